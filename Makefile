@@ -1,0 +1,53 @@
+# `make demo` and `make test` set everything up themselves; all they need is python3 (3.11 or newer) and make.
+# another interpreter: make test PYTHON=python3.12
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.stamp
+# present only while a set-up is under way, so a broken-off one is noticed and redone from nothing
+BEGUN := $(VENV)/.stamp-begun
+# a machine with a GPU often brings its own torch: use our set-up where it exists, what is installed otherwise
+GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check gpu bench docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(READY)  ## run the first example: Nadaraya-Watson kernel regression
+	@$(BIN)/python examples/kernel_regression.py
+
+test: check  ## everything CI runs: check, then all tests
+	@$(BIN)/python -m pytest -q -n 2 --durations=10
+
+check: $(READY)  ## lint, format, types, import direction, spelling
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "format: run $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@out=$$($(BIN)/lint-imports 2>&1) || { printf '%s\n' "$$out"; exit 1; }
+	@$(BIN)/codespell
+	@echo "check: all good"
+
+gpu:  ## the tests that need a CUDA device
+	@PYTHONPATH=src $(GPU_PYTHON) -m pytest tests -m gpu
+
+bench: $(READY)  ## measure speed and memory
+	@$(BIN)/python -m benchmarks
+
+docs: $(READY)  ## run every example in README, docs and docstrings
+	@$(BIN)/python -m pytest -q tests/packaging/test_docs.py
+
+clean:  ## remove .venv, caches and build output; runs/ stays
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "regard needs python 3.11 or newer; '$(PYTHON)' is older or missing. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	@if [ -e $(BEGUN) ]; then rm -rf $(VENV); fi
+	@mkdir -p $(VENV) && touch $(BEGUN)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@rm -f $(BEGUN) && touch $@

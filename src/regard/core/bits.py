@@ -1,0 +1,46 @@
+"""Random bits that depend only on a seed and a place, so that every backend, tile and device draws the same ones.
+
+The mixer is the 32-bit finaliser `lowbias32` (https://nullprogram.com/blog/2018/07/31/), kept in int64 because torch has
+no unsigned 32-bit multiplication.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.core.sizes import Tile
+
+_LOW = 0xFFFFFFFF
+
+
+def draw_seed(generator: torch.Generator | None) -> int:
+    """A seed from `generator`, or from torch's global one.
+
+    >>> draw_seed(torch.Generator().manual_seed(3)) == draw_seed(torch.Generator().manual_seed(3))
+    True
+    """
+    device = generator.device if generator is not None else "cpu"
+    return int(torch.randint(0, 2**31, (), generator=generator, device=device))
+
+
+def mix(x: Tensor) -> Tensor:
+    """A bijection of 32-bit integers whose output bits look independent of its input bits."""
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
+    return x ^ (x >> 16)
+
+
+def uniform(seed: int, tile: Tile, salt: int = 0) -> Tensor:
+    """A number in (0, 1) for each pair of the tile, shaped like it: 24 random bits, never 0 or 1."""
+    b, h, i, j = tile.index()
+    row = mix(mix(mix(mix((b + seed) & _LOW) + h & _LOW) + i & _LOW) ^ salt)
+    bits = mix((row + mix(j)) & _LOW)
+    return ((bits >> 8).to(torch.float32) + 0.5) * 2.0**-24
+
+
+def keep(seed: int, tile: Tile, dropout: float) -> Tensor:
+    """Which weights of the tile survive dropout."""
+    return uniform(seed, tile) >= dropout
+
+

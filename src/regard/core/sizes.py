@@ -1,0 +1,107 @@
+"""How large a call is, and which part of it a tile covers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one call, leading axes folded into `b`.
+
+    >>> sizes = Sizes(lead=(2, 3), h=8, g=4, n=5, m=7, d=16, c=16, e=32)
+    >>> sizes.b, sizes.whole().shape
+    (6, (6, 8, 5, 7))
+
+    `d` is the query's width and `c` the key's; they differ only where the score allows it. `has_heads` is False for
+    2-D and 3-D inputs, whose `h` and `g` are one.
+    """
+
+    lead: tuple[int, ...]
+    h: int
+    g: int
+    n: int
+    m: int
+    d: int
+    c: int
+    e: int
+    dtype: torch.dtype = torch.float32
+    device: torch.device = torch.device("cpu")
+    has_heads: bool = True
+
+    @cached_property
+    def b(self) -> int:
+        return math.prod(self.lead)
+
+    @property
+    def pairs(self) -> tuple[int, ...]:
+        """The shape of the scores as the caller sees it: leading axes, heads where there are any, queries, keys."""
+        return (*self.lead, *((self.h,) if self.has_heads else ()), self.n, self.m)
+
+    def takes(self, tensor: Tensor) -> bool:
+        """Whether the tensor broadcasts to `pairs`."""
+        shape, pairs = tensor.shape, self.pairs
+        if len(shape) > len(pairs):
+            return False
+        return all(s in (1, p) for s, p in zip(reversed(shape), reversed(pairs), strict=False))
+
+    def fold(self, tensor: Tensor) -> Tensor:
+        """A tensor that broadcasts to `pairs` as a 4-D one that broadcasts to (b, h, n, m); a view where it can be."""
+        tensor = tensor.reshape(*(1,) * (len(self.pairs) - tensor.ndim), *tensor.shape)
+        if not self.has_heads:
+            tensor = tensor.unsqueeze(-3)
+        lead, rest = tensor.shape[:-3], tensor.shape[-3:]
+        if all(size == 1 for size in lead):
+            return tensor.reshape(1, *rest)
+        return tensor.expand(*self.lead, *rest).reshape(self.b, *rest)
+
+    def whole(self) -> Tile:
+        return Tile(range(self.b), range(self.h), range(self.n), range(self.m), self.device)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A box of (sequence, head, query, key) indices: four ranges, and the device its index tensors live on.
+
+    >>> tile = Tile(range(1), range(2), range(4, 6), range(3))
+    >>> tile.shape
+    (1, 2, 2, 3)
+    >>> tile.index()[2].flatten()
+    tensor([4, 5])
+    """
+
+    b: range
+    h: range
+    i: range
+    j: range
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.b), len(self.h), len(self.i), len(self.j)
+
+    def index(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Index tensors b, h, i, j that broadcast against one another to `shape`."""
+        ranges = (self.b, self.h, self.i, self.j)
+        views = ((-1, 1, 1, 1), (-1, 1, 1), (-1, 1), (-1,))
+        b, h, i, j = (
+            torch.arange(r.start, r.stop, device=self.device).view(v) for r, v in zip(ranges, views, strict=True)
+        )
+        return b, h, i, j
+
+    def keys(self, j: range) -> Tile:
+        """The same rows, other keys."""
+        return replace(self, j=j)
+
+    def slice(self, tensor: Tensor) -> Tensor:
+        """The part of a 4-D tensor that belongs to this tile; an axis of one stays whole."""
+        for axis, part in enumerate((self.b, self.h, self.i, self.j)):
+            size = tensor.shape[axis]
+            if size != 1 and len(part) != size:
+                tensor = tensor.narrow(axis, part.start, len(part))
+        return tensor

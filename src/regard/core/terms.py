@@ -1,0 +1,226 @@
+"""What every term is: a small frozen value that knows its own tensors, and what a score and a weigher must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from regard.core.sizes import Sizes, Tile
+
+Pull = Callable[[Tensor], tuple[Tensor | None, ...]]
+
+
+@dataclass(frozen=True, repr=False)
+class Term:
+    """A choice: immutable, comparable, and readable in a test id, a config or the legend of a figure."""
+
+    def __repr__(self) -> str:
+        shown = [(f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr]
+        return f"{type(self).__name__}({', '.join(f'{n}={_show(v)}' for n, v, default in shown if v is not default)})"
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        """Tiny instances for the conformance suite: 2 heads, widths 3, at most 2 sequences, 5 queries, 7 keys."""
+        return [cls()]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The floating-point tensors among the fields: what gradients flow to."""
+        values = (getattr(self, f.name) for f in fields(self))
+        return tuple(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        """The same term holding other tensors, in the order of `tensors`."""
+        rest = iter(tensors)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(
+            self, **{n: next(rest) for n, v in values.items() if isinstance(v, Tensor) and v.is_floating_point()}
+        )
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        """Why this term cannot serve a call of these sizes, or None. `check` turns the answer into the error."""
+        return None
+
+    def settle(self, sizes: Sizes) -> Self:
+        """The same term with what depends on the call filled in: alignment, shapes, seeds."""
+        return self
+
+
+def _show(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return getattr(value, "__name__", None) or repr(value)
+
+
+class Pair:
+    """How one tile of scores is made from rows that `Score.prepare` made ready.
+
+    Calling it is the definition, in plain differentiable torch. A subclass may add a faster way (`fill`, `pull`) and a
+    form that fuses well (`expression`, `slopes`); the conformance suite holds them all to the definition. `tensors` are
+    learned values used inside the tile; they lead with a head axis (1 or h) unless `keeps_heads` says that the tile
+    is given all heads at once.
+    """
+
+    tensors: tuple[Tensor, ...] = ()
+    keeps_heads: bool = False
+    # numbers that one pair of positions needs at a time: what the tile size is chosen by
+    footprint: int = 1
+
+    def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        """The scores, when no gradient will be asked for."""
+        return self(query, key, *tensors)
+
+    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+        """The scores, and a function from their gradient to those of query, key and tensors."""
+        inputs = [x.detach().requires_grad_() for x in (query, key, *tensors)]
+        with torch.enable_grad():
+            scores = self(*inputs)
+
+        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+            if not scores.requires_grad:
+                return (None,) * len(inputs)
+            return torch.autograd.grad(scores, inputs, grad.expand_as(scores), allow_unused=True)
+
+        return scores.detach(), back
+
+    def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        """The scores as one expression for a compiler: no reused buffers, no branches on contents."""
+        return self(query, key, *tensors)
+
+    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...] | None:
+        """Gradients as expressions for a compiler, or None: then `pull` is used as it is."""
+        return None
+
+
+@dataclass(frozen=True, repr=False)
+class Score(Term):
+    """How query i regards key j: `(…, i, d) × (…, j, d) -> (…, i, j)` on whole tensors or tiles."""
+
+    # whether query and key may differ in width
+    any_widths: ClassVar[bool] = False
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
+        """What can be done once per position, and the `Pair` for what is left per pair."""
+        raise NotImplementedError
+
+    def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """Rows and a scale whose dot product is this score, where it is one in disguise."""
+        return None
+
+    @property
+    def is_dot(self) -> bool:
+        """Whether `as_dot` has an answer."""
+        return type(self).as_dot is not Score.as_dot
+
+
+@dataclass(frozen=True, repr=False)
+class Weigh(Term):
+    """How a row of scores becomes a row of weights. Its `kind` is one of three subclasses, which picks the algorithm."""
+
+    kind: ClassVar[str]
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
+        """The definition on whole rows: differentiable, zeros where not allowed and in rows that have nothing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class Online(Weigh):
+    """Weights that need one running statistic per row: `mass(score) / total`."""
+
+    kind = "online"
+
+    def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Peak and total before any key was seen, shaped (…, i, 1)."""
+        raise NotImplementedError
+
+    def step(self, scores: Tensor, allowed: Tensor | None, peak: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Unnormalised masses, the new peak, and by what earlier masses shrink (None: not at all)."""
+        raise NotImplementedError
+
+    def finish(self, peak: Tensor, total: Tensor) -> Tensor:
+        """The row statistic from which `again` makes the weights; +inf for a row with no mass."""
+        raise NotImplementedError
+
+    def again(self, scores: Tensor, stat: Tensor) -> Tensor:
+        """The weights of a tile, from its scores and the row statistic. May overwrite `scores`."""
+        raise NotImplementedError
+
+    def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
+        """Gradient of the scores from that of the weights, where `mean` is Σ weight·grad. May overwrite `grad`."""
+        raise NotImplementedError
+
+    def slope_tensors(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of the term's own tensors from one block of rows."""
+        return ()
+
+
+@dataclass(frozen=True, repr=False)
+class Pointwise(Weigh):
+    """Weights that need no statistic: each score has its weight."""
+
+    kind = "pointwise"
+
+    def weight(self, scores: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+        """The derivative of `weight`."""
+        raise NotImplementedError
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
+        if allowed is not None:
+            # fill first: what lies under the mask may overflow, and 0 × inf would come back as a gradient
+            scores = scores.masked_fill(~allowed, 0.0)
+        weights = self.weight(scores)
+        return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Row(Weigh):
+    """Weights that need the whole row at once. Scores that are not allowed arrive as -inf."""
+
+    kind = "row"
+
+    def solve(self, scores: Tensor, tile: Tile) -> Tensor:
+        """The weights of complete rows."""
+        raise NotImplementedError
+
+    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+        """Gradient of the scores from that of the weights, in differentiable torch."""
+        raise NotImplementedError
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        weights: Tensor = _Solve.apply(scores, self, tile or _whole(scores))
+        return weights
+
+
+class _Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, scores: Tensor, weigh: Row, tile: Tile) -> Tensor:
+        weights = weigh.solve(scores, tile)
+        ctx.save_for_backward(weights)
+        ctx.weigh = weigh  # type: ignore[attr-defined]
+        return weights
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return ctx.weigh.slope(weights, grad), None, None  # type: ignore[attr-defined]
+
+
+def _whole(scores: Tensor) -> Tile:
+    b, h, n, m = (1, 1, 1, 1, *scores.shape)[-4:]
+    return Tile(range(b), range(h), range(n), range(m), scores.device)

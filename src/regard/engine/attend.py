@@ -1,0 +1,102 @@
+"""The one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core import Bias, Mask, Score, Weigh
+from regard.core.bits import draw_seed
+from regard.engine.call import Call
+from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
+from regard.engine.fold import fold, lift, unfold
+from regard.engine.plan import BACKENDS, Plan, plan
+from regard.engine.poison import quarantine
+from regard.mask import Full
+from regard.score import Dot
+from regard.weigh import Softmax
+
+_DOT, _SOFTMAX, _FULL = Dot(), Softmax(), Full()
+
+
+def attend(
+    query: Float[Tensor, "*b h i d"],
+    key: Float[Tensor, "*b g j c"],
+    value: Float[Tensor, "*b g j e"],
+    *,
+    score: Score | Callable[[Tensor, Tensor], Tensor] = _DOT,
+    weigh: Weigh = _SOFTMAX,
+    mask: Mask | Tensor = _FULL,
+    bias: Bias | Tensor | None = None,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    backend: str = "auto",
+) -> Float[Tensor, "*b h i e"]:
+    """For each query i, the average of the values j, weighted by how much i regards j.
+
+    >>> from regard.mask import Causal
+    >>> query = key = value = torch.eye(3).view(1, 1, 3, 3)
+    >>> attend(query, key, value, mask=Causal())[0, 0, 0]  # the first query sees only itself
+    tensor([1., 0., 0.])
+
+    A query with no allowed key returns zeros. With four axes or more the one before the last two is heads, and key and
+    value may have fewer of them, each serving a group of query heads. `dropout` acts whenever it is above zero; its
+    random bits come from `generator` and are the same on every backend. `backend` fixes how, never what: see `explain`.
+    """
+    plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
+    call, sizes = plan.call, plan.call.sizes
+    query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
+    if type(call.mask) is Full:
+        return unfold(_run(plan.backend, call, query, key, value), sizes)
+    return unfold(quarantine(call, query, key, value, lambda *rows: _run(plan.backend, call, *rows)), sizes)
+
+
+def explain(
+    query: Float[Tensor, "*b h i d"],
+    key: Float[Tensor, "*b g j c"],
+    value: Float[Tensor, "*b g j e"],
+    *,
+    score: Score | Callable[[Tensor, Tensor], Tensor] = _DOT,
+    weigh: Weigh = _SOFTMAX,
+    mask: Mask | Tensor = _FULL,
+    bias: Bias | Tensor | None = None,
+    dropout: float = 0.0,
+    backend: str = "auto",
+) -> Plan:
+    """What `attend` would do with the same arguments: its backend, why not the others, and the cost; nothing is run.
+
+    >>> query = key = value = torch.zeros(1, 8, 1024, 64)
+    >>> explain(query, key, value).backend
+    'sdpa'
+
+    Print it for the whole plan.
+    """
+    return _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend, draw=False)
+
+
+def _plan(
+    query: Tensor, key: Tensor, value: Tensor, score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh,
+    mask: Mask | Tensor, bias: Bias | Tensor | None, dropout: float, generator: torch.Generator | None, backend: str,
+    draw: bool = True,
+) -> Plan:  # fmt: skip
+    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+    sizes = check(query, key, value, score)
+    check_terms(sizes, score, weigh, mask, bias, dropout)
+    needs_grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    call = Call(
+        sizes, score, weigh.settle(sizes) if draw else weigh, mask.settle(sizes),
+        None if bias is None else bias.settle(sizes), dropout, draw_seed(generator) if dropout and draw else 0, needs_grad,
+    )  # fmt: skip
+    return plan(call, backend)
+
+
+def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    if backend == "sdpa":
+        return BACKENDS[backend].run(call, query, key, value)  # type: ignore[no-any-return]
+    lifted = lift(call, query, key, value)
+    out: Tensor = BACKENDS[backend].run(*lifted)
+    return out.to(call.sizes.dtype)
+

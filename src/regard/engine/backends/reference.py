@@ -1,0 +1,41 @@
+"""The oracle: every term by its definition, all n×m scores at once, gradients by plain autograd."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.engine.call import Call, Cost
+
+
+def refuse(call: Call) -> str | None:
+    """It takes everything."""
+    return None
+
+
+def estimate(call: Call) -> Cost:
+    s = call.sizes
+    pairs = s.b * s.h * s.n * s.m
+    size = call.compute_dtype.itemsize
+    # scores and weights, and once more for what backward keeps; a score on vectors of a pair holds those too
+    held = (2 + (2 if call.needs_grad else 0)) * pairs
+    if not call.score.is_dot:
+        held += pairs * s.d
+    ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e))
+    return Cost(2.0 * pairs * (s.d + s.e), ends * s.dtype.itemsize, held * size)
+
+
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    tile = call.sizes.whole()
+    scores = call.score(query, key).to(value.dtype)
+    if call.bias is not None:
+        scores = scores + call.bias.tile(tile)
+    if call.sizes.m == 0:
+        return scores @ value
+    allowed = call.allowed(tile)
+    if allowed is not None:
+        allowed = allowed.expand(scores.shape)
+    weights = call.weigh(scores, allowed, tile)
+    keep = call.keep(tile)
+    if keep is not None:
+        weights = weights * keep
+    return weights @ value

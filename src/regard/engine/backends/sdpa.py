@@ -1,0 +1,102 @@
+"""torch's own kernels, where the call is a softmax of a dot product and those kernels are right."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core import Tile
+from regard.engine.call import Call, Cost, show_bytes
+from regard.mask import Causal, Full
+from regard.weigh import Softmax
+
+# a mask or bias written out for torch may take this much; beyond it `tiled` needs less
+MASK_LIMIT = 32 * 2**20
+
+
+def refuse(call: Call) -> str | None:
+    s = call.sizes
+    if not call.score.is_dot:
+        return f"{type(call.score).__name__} is not a dot product."
+    if not isinstance(call.weigh, Softmax):
+        return f"{type(call.weigh).__name__} is not softmax."
+    if call.weigh.sink is not None:
+        return "torch's kernels have no sink."
+    if call.dropout:
+        return "torch draws other random bits for dropout than the other backends."
+    if 0 in (s.b, s.h, s.n, s.m, s.d, s.e):
+        return "torch's kernels take no empty axis."
+    if s.e != _width(call):
+        return f"torch's fused kernels need one width: scores have {_width(call)}, values {s.e}."
+    if call.bias is not None and any(t.requires_grad for t in call.bias.tensors):
+        return "torch computes the gradient of a bias by n×m."
+    held = _held(call)
+    if held > MASK_LIMIT:
+        return f"torch needs mask and bias written out, {show_bytes(held)}."
+    return None
+
+
+def estimate(call: Call) -> Cost:
+    s = call.sizes
+    pairs = s.b * s.h * s.n * s.m * (0.5 if _is_square_causal(call) else 1.0)
+    ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e)) * s.dtype.itemsize
+    passes = 3.5 if call.needs_grad else 1.0
+    return Cost(2.0 * pairs * (s.d + s.e) * passes, ends, _held(call) + s.b * s.h * s.n * 4)
+
+
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    rows = call.score.as_dot(query, key)
+    assert rows is not None, "refuse lets only dot products through"
+    query, key, scale = rows
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    causal = _is_square_causal(call)
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=None if causal else _write_out(call, query.dtype), is_causal=causal, scale=scale,
+        enable_gqa=call.sizes.g != call.sizes.h,
+    )  # fmt: skip
+
+
+def _width(call: Call) -> int:
+    # a bilinear score moves the query to the key's width
+    return call.sizes.c
+
+
+def _is_square_causal(call: Call) -> bool:
+    return isinstance(call.mask, Causal) and call.bias is None and call.sizes.n == call.sizes.m and call.mask.offset == 0
+
+
+def _held(call: Call) -> float:
+    """Bytes of mask and bias as torch wants them: broadcast axes stay one."""
+    if isinstance(call.mask, Full) and call.bias is None or _is_square_causal(call):
+        return 0.0
+    s = call.sizes
+    # one row tells which axes the mask and the bias really have
+    probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
+    shape = torch.broadcast_shapes(
+        *(x.shape for x in (_tile_of(call.mask, probe), None if call.bias is None else call.bias.tile(probe)) if x is not None)
+    )
+    shape = (1,) * (4 - len(shape)) + tuple(shape)
+    full = (s.b, s.h, s.n, s.m)
+    count = 1
+    for size, whole in zip(shape, full, strict=True):
+        count *= whole if size > 1 else 1
+    # torch turns a bool mask into numbers
+    return float(count * (s.dtype.itemsize + 1))
+
+
+def _tile_of(mask: object, tile: Tile) -> Tensor | None:
+    return None if isinstance(mask, Full) else mask.tile(tile)  # type: ignore[attr-defined]
+
+
+def _write_out(call: Call, dtype: torch.dtype) -> Tensor | None:
+    tile = call.sizes.whole()
+    allowed = _tile_of(call.mask, tile)
+    if call.bias is None:
+        return None if allowed is None else _four(allowed)
+    bias = call.bias.tile(tile).to(dtype)
+    return _four(bias if allowed is None else bias.masked_fill(~allowed, -torch.inf))
+
+
+def _four(x: Tensor) -> Tensor:
+    return x.view(*(1,) * (4 - x.ndim), *x.shape)

@@ -1,0 +1,26 @@
+"""Every combination of terms in O(n) memory: tiles of scores, made, used and forgotten, and made again in backward."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.engine.call import Call, Cost
+from regard.engine.tiles import layout
+from regard.engine.tiles.cost import estimate_tiles
+from regard.engine.tiles.function import attend_by_tiles
+from regard.engine.tiles.steps import EAGER
+from regard.engine.tiles.work import Work
+
+
+def refuse(call: Call) -> str | None:
+    """It takes everything."""
+    return None
+
+
+def estimate(call: Call) -> Cost:
+    return estimate_tiles(call, layout.BUDGET)
+
+
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    query, key, pair = call.score.prepare(query, key)
+    return attend_by_tiles(Work(call, pair, EAGER, layout.BUDGET), query, key, value)

@@ -1,0 +1,83 @@
+"""A call described without its tensors' contents: what the planner and the backends decide by."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.core import Bias, Mask, Score, Sizes, Tile, Weigh
+from regard.core.bits import keep
+
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Sizes, settled terms, and what will be asked of the result."""
+
+    sizes: Sizes
+    score: Score
+    weigh: Weigh
+    mask: Mask
+    bias: Bias | None = None
+    dropout: float = 0.0
+    seed: int = 0
+    needs_grad: bool = False
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """Half precision is computed in float32: statistics, products and all."""
+        return torch.float64 if self.sizes.dtype == torch.float64 else torch.float32
+
+    def keep(self, tile: Tile) -> Tensor | None:
+        """What dropout multiplies the tile's weights by, or None without dropout."""
+        if self.dropout == 0.0:
+            return None
+        kept = keep(self.seed, tile, self.dropout).to(self.compute_dtype)
+        return kept / (1 - self.dropout)
+
+    def allowed(self, tile: Tile) -> Tensor | None:
+        """The mask on a tile, or None where it allows all of it."""
+        return None if self.mask.covers(tile) else self.mask.tile(tile)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate: floating-point operations, bytes read and written at least, and memory held beyond in- and outputs."""
+
+    operations: float
+    bytes: float
+    peak: float
+
+    def __str__(self) -> str:
+        return (
+            f"{_count(self.operations)}flop, {show_bytes(self.bytes)} in and out,"
+            f" {show_bytes(self.peak)} extra memory at the peak"
+        )
+
+
+def show_bytes(count: float) -> str:
+    """
+    >>> show_bytes(3 * 2**20)
+    '3.0 MiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def _count(count: float) -> str:
+    for unit in ("", "k", "M", "G", "T"):
+        if count < 1000 or unit == "T":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def has_compiler() -> bool:
+    """Whether torch.compile finds a C++ compiler for the CPU."""
+    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

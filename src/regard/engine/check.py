@@ -1,0 +1,131 @@
+"""Every rule about tensors and terms, and the only place that complains about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.bias import Dense
+from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
+from regard.mask import Allowed
+from regard.score import Custom
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
+    """The sizes of a call, or a complaint in the caller's own names and numbers."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor):
+            raise RegardError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
+    dtype, device = query.dtype, query.device
+    if dtype not in DTYPES:
+        raise RegardError(f"query must be float32, bfloat16, float16 or float64, got {_name(dtype)}.")
+    if not key.dtype == value.dtype == dtype:
+        raise RegardError(
+            f"query, key and value must share one dtype: query is {_name(dtype)}, key {_name(key.dtype)},"
+            f" value {_name(value.dtype)}."
+        )
+    if not key.device == value.device == device:
+        raise RegardError(
+            f"query, key and value must lie on one device: query is on {device}, key on {key.device},"
+            f" value on {value.device}."
+        )
+    q, k, v = query.shape, key.shape, value.shape
+    if not len(q) == len(k) == len(v) >= 2:
+        raise RegardError(
+            "query, key and value must have the same number of axes, at least two (…, i, d):"
+            f" query is {tuple(q)}, key {tuple(k)}, value {tuple(v)}."
+        )
+    if q[-1] != k[-1] and not score.any_widths:
+        raise RegardError(
+            f"query and key must share their last size d: query has d={q[-1]} (shape {tuple(q)}),"
+            f" key has d={k[-1]} (shape {tuple(k)})."
+        )
+    if k[-2] != v[-2]:
+        raise RegardError(
+            f"key and value must hold the same number of keys j: key has j={k[-2]} (shape {tuple(k)}),"
+            f" value has j={v[-2]} (shape {tuple(v)})."
+        )
+    has_heads = len(q) > 3
+    h, g = (q[-3], k[-3]) if has_heads else (1, 1)
+    if has_heads:
+        if v[-3] != g:
+            raise RegardError(
+                f"key and value must have the same heads: key has {g} (shape {tuple(k)}), value has {v[-3]}"
+                f" (shape {tuple(v)})."
+            )
+        if g != h and (g == 0 or h % g):
+            raise RegardError(
+                f"query heads must be a multiple of key heads: query has {h} (shape {tuple(q)}), key has {g}"
+                f" (shape {tuple(k)})."
+            )
+    leads = q[: -3 if has_heads else -2], k[: -3 if has_heads else -2], v[: -3 if has_heads else -2]
+    lead = leads[0]
+    if not leads[0] == leads[1] == leads[2]:
+        try:
+            lead = torch.broadcast_shapes(*leads)
+        except RuntimeError:
+            raise RegardError(
+                f"leading axes must be equal or one: query is {tuple(q)}, key {tuple(k)}, value {tuple(v)}."
+            ) from None
+    return Sizes(tuple(lead), h, g, q[-2], k[-2], q[-1], k[-1], v[-1], dtype, device, has_heads)
+
+
+def as_score(score: Score | Callable[[Tensor, Tensor], Tensor]) -> Score:
+    if isinstance(score, Score):
+        return score
+    if callable(score) and not isinstance(score, type):
+        return Custom(score)
+    raise RegardError(f"score must be a Score such as Dot() or a function of two tiles, got {_describe(score)}.")
+
+
+def as_weigh(weigh: Weigh) -> Weigh:
+    if isinstance(weigh, Weigh):
+        return weigh
+    raise RegardError(f"weigh must be a weigher such as Softmax(), got {_describe(weigh)}.")
+
+
+def as_mask(mask: Mask | Tensor) -> Mask:
+    if isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, Tensor):
+        return Allowed(mask)
+    raise RegardError(f"mask must be a mask such as Causal() or a bool tensor (True = attend), got {_describe(mask)}.")
+
+
+def as_bias(bias: Bias | Tensor | None) -> Bias | None:
+    if bias is None or isinstance(bias, Bias):
+        return bias
+    if isinstance(bias, Tensor):
+        return Dense(bias)
+    raise RegardError(f"bias must be a bias such as Alibi() or a tensor, got {_describe(bias)}.")
+
+
+def check_terms(sizes: Sizes, score: Score, weigh: Weigh, mask: Mask, bias: Bias | None, dropout: float) -> None:
+    """Each term's own complaint about this call, raised."""
+    for term in (score, weigh, mask, bias):
+        if term is None:
+            continue
+        for tensor in term.tensors:
+            if tensor.device != sizes.device:
+                raise RegardError(
+                    f"{term} must hold tensors on the query's device {sizes.device}, got one on {tensor.device}."
+                )
+        if problem := term.misfit(sizes):
+            raise RegardError(problem)
+    if not 0.0 <= dropout < 1.0:
+        raise RegardError(f"dropout must lie in [0, 1), got {dropout}.")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} (write {value.__name__}(…))"
+    return f"{value!r}" if isinstance(value, str | int | float | bool) else type(value).__name__

@@ -1,0 +1,53 @@
+"""Any caller's shapes as (b, h, n, d) and back, and what backends of our own compute with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.core import Sizes, Term
+from regard.engine.call import Call
+
+T = TypeVar("T", bound=Term)
+
+
+def fold(x: Tensor, sizes: Sizes) -> Tensor:
+    """(*lead, h, n, d) as (b, h, n, d); a view where it can be."""
+    if x.ndim == 4 and x.shape[0] == sizes.b:
+        return x
+    if not sizes.has_heads:
+        x = x.unsqueeze(-3)
+    rest = x.shape[-3:]
+    if x.shape[:-3] != sizes.lead:
+        x = x.expand(*sizes.lead, *rest)
+    return x.reshape(sizes.b, *rest)
+
+
+def unfold(out: Tensor, sizes: Sizes) -> Tensor:
+    """(b, h, n, e) in the caller's own axes."""
+    if sizes.has_heads and len(sizes.lead) == 1:
+        return out
+    return out.reshape(*sizes.pairs[:-1], sizes.e)
+
+
+def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor, Tensor]:
+    """The call in its compute dtype, each query head with a key head of its own."""
+    dtype, sizes = call.compute_dtype, call.sizes
+    repeats = sizes.h // sizes.g if sizes.g else 1
+    if repeats > 1:
+        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+    # a function of the user's may hold weights in the caller's dtype: it gets the tiles as they came
+    if not hasattr(call.score, "function"):
+        query, key = query.to(dtype), key.to(dtype)
+
+    bias = None if call.bias is None else _lifted(call.bias, dtype)
+    call = replace(call, score=_lifted(call.score, dtype), weigh=_lifted(call.weigh, dtype), bias=bias)
+    return call, query, key, value.to(dtype)
+
+
+def _lifted(term: T, dtype: torch.dtype) -> T:
+    tensors = term.tensors
+    return term.with_tensors([t.to(dtype) for t in tensors]) if tensors else term

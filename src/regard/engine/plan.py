@@ -1,0 +1,64 @@
+"""Which backend takes a call, and why not the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+from regard.core import RegardError
+from regard.engine.backends import compiled, reference, sdpa, tiled
+from regard.engine.call import Call, Cost
+
+# in the order in which `auto` asks; it never comes to the last two by itself
+BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "tiled": tiled, "compiled": compiled, "reference": reference}
+_BY_CHOICE = {
+    "compiled": "compiles on its first call: only by backend='compiled'.",
+    "reference": "holds n×m scores: only by backend='reference'.",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The backend of a call, each refusal with its reason, and what the chosen one will cost."""
+
+    call: Call
+    backend: str
+    refusals: dict[str, str]
+
+    @property
+    def cost(self) -> Cost:
+        cost: Cost = BACKENDS[self.backend].estimate(self.call)
+        return cost
+
+    def __str__(self) -> str:
+        s, call = self.call.sizes, self.call
+        heads = f" {s.h} heads" + (f" on {s.g}" if s.g != s.h else "") if s.has_heads else ""
+        what = f"{s.b} × {heads.strip() + ' × ' if heads else ''}{s.n} queries × {s.m} keys"
+        terms = [f"score {call.score}", f"weigh {call.weigh}", f"mask {call.mask}"]
+        terms += [f"bias {call.bias}"] if call.bias is not None else []
+        terms += [f"dropout {call.dropout}"] if call.dropout else []
+        lines = [
+            f"{what}, widths {s.d}, {s.c}, {s.e}, {str(s.dtype).removeprefix('torch.')} on {s.device}",
+            " · ".join(terms),
+            f"backend {self.backend}: about {self.cost}",
+        ]
+        return "\n".join(lines + [f"  not {name}: {why}" for name, why in self.refusals.items()])
+
+
+def plan(call: Call, backend: str) -> Plan:
+    """Ask the backends, fastest first; a named one takes the call or the caller hears why not."""
+    if backend == "auto":
+        refusals: dict[str, str] = {}
+        for name, module in BACKENDS.items():
+            why = _BY_CHOICE.get(name) or module.refuse(call)
+            if why is None:
+                return Plan(call, name, refusals)
+            refusals[name] = why
+        raise AssertionError("tiled takes everything")
+    if backend not in BACKENDS:
+        names = ", ".join(repr(name) for name in ("auto", *BACKENDS))
+        raise RegardError(f"backend must be one of {names}, got {backend!r}.")
+    why = BACKENDS[backend].refuse(call)
+    if why is not None:
+        raise RegardError(f"backend={backend!r} cannot take this call: {why} Use backend='auto', or see explain(...).")
+    return Plan(call, backend, {})

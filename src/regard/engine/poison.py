@@ -1,0 +1,86 @@
+"""NaN and infinity under a mask: they change nothing where they are hidden, and show where they are attended to.
+
+A product with a weight of zero does not hide them, since 0 × NaN is NaN, and gradients pass the same way. So, where a
+masked call holds any, its backend gets zeros in their place, and the few rows that really see one are done again, each
+with its own allowed keys alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.core import Tile
+from regard.engine.call import Call
+from regard.engine.fold import lift
+
+Run = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+# rows of the mask looked at together
+_ROWS = 2**20
+
+
+def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run) -> Tensor:
+    """`run` on rows that hold only finite numbers, with the rows that see others put right."""
+    if all(_is_finite(x) for x in (query, key, value)):
+        return run(query, key, value)
+    sizes = call.sizes
+    repeats = sizes.h // sizes.g
+    bad_keys = (_bad(key) | _bad(value)).repeat_interleave(repeats, 1)
+    bad_queries = _bad(query)
+    sees_any, sees_bad = _scan(call, bad_keys)
+    rows = (bad_queries & sees_any) | sees_bad
+    clean = (x.masked_fill(_bad(x)[..., None], 0.0) for x in (query, key, value))
+    out = run(*clean)
+    at = rows.nonzero().tolist()
+    if not at:
+        return out
+    lifted, query, key, value = lift(call, query, key, value)
+    shown = torch.stack([_row(lifted, query, key, value, b, h, i) for b, h, i in at]).to(out.dtype)
+    places = tuple(torch.tensor(at, device=out.device).T)
+    return out.index_put(places, shown)
+
+
+def _is_finite(x: Tensor) -> bool:
+    # a sum is the quickest look: it is finite only if all is, and where it overflowed the second look decides
+    return bool(x.detach().sum().isfinite()) or bool(x.detach().isfinite().all())
+
+
+def _bad(x: Tensor) -> Tensor:
+    return ~x.detach().isfinite().all(-1)
+
+
+def _scan(call: Call, bad_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """For each query: whether it may attend to anything, and whether to a bad key."""
+    s = call.sizes
+    sees_any = torch.zeros(s.b, s.h, s.n, dtype=torch.bool, device=s.device)
+    sees_bad = torch.zeros_like(sees_any)
+    step = max(1, _ROWS // max(1, s.b * s.h * s.m))
+    for start in range(0, s.n, step):
+        tile = Tile(range(s.b), range(s.h), range(start, min(start + step, s.n)), range(s.m), s.device)
+        allowed = call.mask.tile(tile).expand(tile.shape)
+        sees_any[:, :, start : tile.i.stop] = allowed.any(-1)
+        sees_bad[:, :, start : tile.i.stop] = (allowed & bad_keys[:, :, None]).any(-1)
+    return sees_any, sees_bad
+
+
+def _row(call: Call, query: Tensor, key: Tensor, value: Tensor, b: int, h: int, i: int) -> Tensor:
+    """One query with its allowed keys and no others, by the definitions of the terms."""
+    s = call.sizes
+    tile = Tile(range(b, b + 1), range(h, h + 1), range(i, i + 1), range(s.m), s.device)
+    keys = call.mask.tile(tile).expand(tile.shape).flatten().nonzero().flatten()
+    # a score may hold tensors by head: give it all heads, and take the one
+    scores = call.score(query[b : b + 1, :, i : i + 1], key[b : b + 1, :, keys])[:, h : h + 1].to(value.dtype)
+    if call.bias is not None:
+        scores = scores + call.bias.tile(tile).expand(tile.shape)[..., keys]
+    # a weigher that draws needs the place of each key: let it see the whole row, hidden keys at -inf
+    full = scores.new_full(tile.shape, -torch.inf).index_copy(-1, keys, scores)
+    allowed = torch.zeros(tile.shape, dtype=torch.bool, device=s.device).index_fill(-1, keys, True)
+    weights = call.weigh(full, allowed, tile)[..., keys]
+    keep = call.keep(tile)
+    if keep is not None:
+        weights = weights * keep[..., keys]
+    return (weights @ value[b : b + 1, h : h + 1, keys])[0, 0, 0]
+

@@ -1,0 +1,53 @@
+"""The walk as one differentiable operation, twice differentiable, whose memory does not grow with n×m."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.engine.tiles.twice import walk_twice
+from regard.engine.tiles.walk import walk_backward, walk_forward
+from regard.engine.tiles.work import Work
+
+
+def attend_by_tiles(work: Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The output of a call whose tensors are 4-D, lifted and prepared."""
+    out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)
+    return out
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:
+        out, stat = walk_forward(work, query, key, value)
+        ctx.work = work
+        ctx.save_for_backward(query, key, value, out, stat, *tensors)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        query, key, value, out, stat, *tensors = ctx.saved_tensors
+        # the output is a function of the inputs, not an input of its own
+        return None, *_Slope.apply(ctx.work, out.detach(), stat, grad, query, key, value, *tensors)
+
+
+class _Slope(torch.autograd.Function):
+    """The gradient itself as an operation, so that it can be differentiated once more."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, work: Work, out: Tensor, stat: Tensor, grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        ctx.work = work
+        ctx.save_for_backward(grad, query, key, value, *tensors)
+        grads = walk_backward(work, query, key, value, out, stat, grad)
+        return tuple(g.to(x.dtype) for g, x in zip(grads, (query, key, value, *tensors), strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, *walk_twice(ctx.work, ctx.saved_tensors, grads)

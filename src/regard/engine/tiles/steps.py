@@ -1,0 +1,113 @@
+"""The arithmetic of one tile, forward and backward, as functions of tensors: run as they are, or compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.core import Online, Pair, Pointwise, Row, Tile
+
+Extras = tuple[Tensor | None, Tensor | None, Tensor | None]  # bias, allowed, keep
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The functions a walk over tiles calls; `compiled` puts compiled ones in their place."""
+
+    online: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    pointwise: Callable[..., Tensor]
+    row: Callable[..., Tensor]
+    back: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
+
+
+def score(pair: Pair, query: Tensor, key: Tensor, tensors: tuple[Tensor, ...], bias: Tensor | None, dtype: object) -> Tensor:
+    """The tile's scores, as a tensor that the caller may overwrite."""
+    scores = pair.fill(query, key, *tensors).to(dtype)  # type: ignore[call-overload]
+    return scores if bias is None else scores.add_(bias)
+
+
+def online(
+    pair: Pair, weigh: Online, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
+    peak: Tensor, total: Tensor, out: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Peak, total and unnormalised output after one more tile of keys."""
+    bias, allowed, keep = extras
+    mass, peak, decay = weigh.step(score(pair, query, key, tensors, bias, value.dtype), allowed, peak)
+    gained = mass.sum(-1, keepdim=True)
+    added = (mass if keep is None else mass * keep) @ value
+    if decay is None:
+        return peak, total + gained, out + added
+    return peak, total * decay + gained, out * decay + added
+
+
+def pointwise(
+    pair: Pair, weigh: Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
+    out: Tensor,
+) -> Tensor:  # fmt: skip
+    bias, allowed, keep = extras
+    weights = weigh.weight(score(pair, query, key, tensors, bias, value.dtype))
+    return out + settle(weights, allowed, keep) @ value
+
+
+def row(
+    pair: Pair, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
+    tile: Tile,
+) -> Tensor:  # fmt: skip
+    bias, allowed, keep = extras
+    scores = score(pair, query, key, tensors, bias, value.dtype)
+    weights = weigh.solve(hide(scores, allowed), tile)
+    return settle(weights, None, keep) @ value
+
+
+def back(
+    pair: Pair, weigh: Online | Pointwise | Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    extras: Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None, tile: Tile | None,
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
+    """Gradients of one tile: of the values, of the scores, and of query, key and the pair's tensors."""
+    bias, allowed, keep = extras
+    scores, pull = pair.pull(query, key, *tensors)
+    # pull may still need the scores as they are: work on a copy
+    scores = scores.to(value.dtype, copy=True) if bias is None else scores.to(value.dtype) + bias
+    dvalue, dscores = slope(weigh, scores, value, allowed, keep, grad, mean, stat, tile)
+    return dvalue, dscores, pull(dscores.to(query.dtype))
+
+
+def slope(
+    weigh: Online | Pointwise | Row, scores: Tensor, value: Tensor, allowed: Tensor | None, keep: Tensor | None,
+    grad: Tensor, mean: Tensor | None, stat: Tensor | None, tile: Tile | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of values and scores, from the scores and the gradient of the output."""
+    dweights = grad @ value.transpose(-1, -2)
+    if keep is not None:
+        dweights = dweights * keep
+    if isinstance(weigh, Online):
+        assert mean is not None
+        assert stat is not None
+        weights = settle(weigh.again(scores, stat), allowed, None)
+        dscores = weigh.slope(weights, dweights, mean, stat)
+    elif isinstance(weigh, Pointwise):
+        raw = weigh.weight(scores)
+        dscores = dweights * weigh.slope(scores, raw)
+        weights = settle(raw, allowed, None)
+    else:
+        assert tile is not None
+        weights = weigh.solve(hide(scores, allowed), tile)
+        dscores = weigh.slope(weights, dweights)
+    dvalue = settle(weights, None, keep).transpose(-1, -2) @ grad
+    return dvalue, dscores if allowed is None else dscores.masked_fill(~allowed, 0.0)
+
+
+def hide(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    return scores if allowed is None else scores.masked_fill_(~allowed, -float("inf"))
+
+
+def settle(weights: Tensor, allowed: Tensor | None, keep: Tensor | None) -> Tensor:
+    """Weights with what is not allowed, or dropped, at zero."""
+    if allowed is not None:
+        weights = weights.masked_fill(~allowed, 0.0)
+    return weights if keep is None else weights * keep
+
+
+EAGER = Steps(online, pointwise, row, back)

@@ -1,0 +1,73 @@
+"""One call made ready for tiles: its pair, its layout, and the steps that a tile takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from regard.core import Online, Pair, Pointwise, Row, Tile
+from regard.engine.call import Call
+from regard.engine.tiles.layout import Layout, lay_out
+from regard.engine.tiles.steps import Steps
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A call, its pair and how tiles are cut; `steps` does the arithmetic of one tile."""
+
+    call: Call
+    pair: Pair
+    steps: Steps
+    budget: int
+    layout: Layout = field(init=False)
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.call.weigh, Row)
+        object.__setattr__(self, "layout", lay_out(self.call.sizes, self.pair, whole, self.budget))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What gradients flow to besides query, key and value."""
+        bias = () if self.call.bias is None else self.call.bias.tensors
+        return (*self.pair.tensors, *self.call.weigh.tensors, *bias)
+
+    def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Tensors in the order of `tensors` as those of pair, weigher and bias."""
+        first = len(self.pair.tensors)
+        second = first + len(self.call.weigh.tensors)
+        return tensors[:first], tensors[first:second], tensors[second:]
+
+    def holding(self, tensors: tuple[Tensor, ...]) -> Work:
+        """The same work with other tensors in its weigher and bias; the pair is handed its own at each tile."""
+        _, weigh, bias = self.split(tensors)
+        call = replace(self.call, weigh=self.call.weigh.with_tensors(weigh))
+        if call.bias is not None:
+            call = replace(call, bias=call.bias.with_tensors(bias))
+        return Work(call, self.pair, self.steps, self.budget)
+
+    def of_heads(self, tensors: tuple[Tensor, ...], tile: Tile) -> tuple[Tensor, ...]:
+        """The pair's tensors, cut to the tile's heads."""
+        if self.pair.keeps_heads:
+            return tensors
+        return tuple(cut_heads(t, tile) for t in tensors)
+
+    @property
+    def kind(self) -> type[Online | Pointwise | Row]:
+        for kind in (Online, Pointwise, Row):
+            if isinstance(self.call.weigh, kind):
+                return kind
+        raise AssertionError(f"{self.call.weigh} is of no known kind")
+
+
+def cut_heads(tensor: Tensor, tile: Tile) -> Tensor:
+    """The tile's part of a tensor that leads with a head axis, or all of it where that axis is one."""
+    return tensor if tensor.shape[0] == 1 else tensor[tile.h.start : tile.h.stop]
+
+
+def cut_queries(x: Tensor, tile: Tile) -> Tensor:
+    return x[tile.b.start : tile.b.stop, tile.h.start : tile.h.stop, tile.i.start : tile.i.stop]
+
+
+def cut_keys(x: Tensor, tile: Tile) -> Tensor:
+    return x[tile.b.start : tile.b.stop, tile.h.start : tile.h.stop, tile.j.start : tile.j.stop]

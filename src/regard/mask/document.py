@@ -1,0 +1,82 @@
+"""Several documents packed into one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from regard.core import Mask, Sizes, Tile
+from regard.mask.integer import misfit_integers
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Document(Mask):
+    """A query sees the keys of its own segment: `segments` holds each key's segment number, `(j,)` or `(b, j)`.
+
+    >>> Document(torch.tensor([0, 0, 1]))(0, 0, 2, torch.arange(3))
+    tensor([False, False,  True])
+
+    Queries are the keys' own positions; where they are not, `query_segments` holds theirs.
+    """
+
+    segments: Tensor
+    query_segments: Tensor | None = None
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        keys = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [3, 1, 1, 0, 0, 3, 3]])
+        return [cls(keys, torch.tensor([0, 1, 1, 5, 2]))]
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        queries = self.segments if self.query_segments is None else self.query_segments
+        for name, ids, count in (("segments", self.segments, sizes.m), ("query_segments", queries, sizes.n)):
+            if tuple(ids.shape) not in ((count,), (sizes.b, count), (*sizes.lead, count)):
+                hint = " Give query_segments where queries are not the keys." if self.query_segments is None else ""
+                return (
+                    f"Document {name} must be ({count},) or (b, {count})=({sizes.b}, {count}),"
+                    f" got shape {tuple(ids.shape)}.{hint}"
+                )
+            if problem := misfit_integers(f"Document {name}", ids, sizes.device, None, None):
+                return problem
+        return None
+
+    def settle(self, sizes: Sizes) -> Self:
+        queries = self.segments if self.query_segments is None else self.query_segments
+        return replace(
+            self, segments=self.segments.reshape(-1, sizes.m), query_segments=queries.reshape(-1, sizes.n)
+        )
+
+    def _pick(self, ids: Tensor, b: Tensor, at: Tensor) -> Tensor:
+        ids = ids.reshape(-1, ids.shape[-1])
+        return ids[b if ids.shape[0] > 1 else 0, at]
+
+    def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        queries = self.segments if self.query_segments is None else self.query_segments
+        return self._pick(queries, b, i) == self._pick(self.segments, b, j)
+
+    @cached_property
+    def _reach(self) -> tuple[Tensor, Tensor]:
+        """The first and one past the last key of each query's segment, over all sequences."""
+        assert self.query_segments is not None
+        b = max(self.segments.shape[0], self.query_segments.shape[0])
+        ids = self.segments.expand(b, -1)
+        wanted = self.query_segments.expand(b, -1)
+        # a stable sort puts each segment's keys together, in order
+        ranked, order = torch.sort(ids, dim=-1, stable=True)
+        first = torch.searchsorted(ranked, wanted.contiguous())
+        last = torch.searchsorted(ranked, wanted.contiguous(), right=True)
+        m = ids.shape[1]
+        some = last > first
+        start = torch.where(some, order.gather(1, first.clamp(max=m - 1)), m)
+        stop = torch.where(some, order.gather(1, (last - 1).clamp(min=0)) + 1, 0)
+        return start.amin(0), stop.amax(0)
+
+    def span(self, tile: Tile) -> range:
+        start, stop = (x[tile.i.start : tile.i.stop] for x in self._reach)
+        low = max(int(start.min()), tile.j.start)
+        return range(low, max(low, min(int(stop.max()), tile.j.stop)))

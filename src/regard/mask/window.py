@@ -1,0 +1,119 @@
+"""Masks along the diagonal: the past, and a neighbourhood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from regard.core import Mask, Sizes, Tile
+from regard.mask.integer import misfit_integers
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Diagonal(Mask):
+    """What is common: query i stands at key i + offset, and sees from `before` keys back to `after` ahead."""
+
+    def _reach(self) -> tuple[int | None, int]:
+        raise NotImplementedError
+
+    @cached_property
+    def _place(self) -> int | Tensor:
+        offset: int | Tensor | None = getattr(self, "offset")  # noqa: B009 - a field of both subclasses
+        assert offset is not None, "settled masks have an offset"
+        return offset
+
+    @cached_property
+    def _bounds(self) -> tuple[int, int]:
+        place = self._place
+        if isinstance(place, Tensor):
+            low, high = torch.aminmax(place)
+            return int(low), int(high)
+        return place, place
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        name, offset = type(self).__name__, getattr(self, "offset")  # noqa: B009
+        if not isinstance(offset, Tensor):
+            return None
+        if tuple(offset.shape) not in ((sizes.b,), sizes.lead):
+            return f"{name} offset must be a number or one per sequence ({sizes.b},), got shape {tuple(offset.shape)}."
+        return misfit_integers(f"{name} offset", offset, sizes.device, None, None)
+
+    def settle(self, sizes: Sizes) -> Self:
+        offset = getattr(self, "offset")  # noqa: B009
+        if isinstance(offset, Tensor):
+            return replace(self, offset=offset.reshape(sizes.b, 1, 1, 1))  # type: ignore[call-arg]
+        return self if offset is not None else replace(self, offset=sizes.m - sizes.n)  # type: ignore[call-arg]
+
+    def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        place = self._place
+        if isinstance(place, Tensor):
+            place = place.flatten()[b]
+        before, after = self._reach()
+        ahead = j - (i + place)
+        return ahead <= after if before is None else (ahead <= after) & (ahead >= -before)
+
+    def span(self, tile: Tile) -> range:
+        before, after = self._reach()
+        low, high = self._bounds
+        start = tile.j.start if before is None else max(tile.j.start, tile.i.start + low - before)
+        stop = min(tile.j.stop, tile.i.stop + high + after)
+        return range(start, max(start, stop))
+
+    def covers(self, tile: Tile) -> bool:
+        before, after = self._reach()
+        low, high = self._bounds
+        reached = tile.j.stop - 1 <= tile.i.start + low + after
+        return reached and (before is None or tile.j.start >= tile.i.stop - 1 + high - before)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Causal(_Diagonal):
+    """Query i sees key j ≤ i + offset: itself and the past.
+
+    >>> Causal(0)(0, 0, 1, torch.arange(3))
+    tensor([ True,  True, False])
+
+    `offset` None aligns the last query with the last key; or a number, or a tensor with one per sequence (decoding over
+    caches of different fill).
+    """
+
+    offset: int | Tensor | None = None
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        return [cls(), cls(-2), cls(torch.tensor([3, 0]))]
+
+    def _reach(self) -> tuple[int | None, int]:
+        return None, 0
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Window(_Diagonal):
+    """Query i sees keys from `before` back to `after` ahead of its own place i + offset.
+
+    >>> Window(1, 0, offset=0)(0, 0, 2, torch.arange(4))
+    tensor([False,  True,  True, False])
+
+    `offset` as in `Causal`.
+    """
+
+    before: int
+    after: int
+    offset: int | Tensor | None = None
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        return [cls(2, 0), cls(1, 2, offset=-1), cls(1, 0, offset=torch.tensor([0, 5]))]
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        if self.before < 0 or self.after < 0:
+            return f"Window reaches must be at least 0, got before={self.before}, after={self.after}."
+        return super().misfit(sizes)
+
+    def _reach(self) -> tuple[int | None, int]:
+        return self.before, self.after

@@ -1,0 +1,54 @@
+"""Feature maps φ(q)·φ(k), the score of linear attention: https://arxiv.org/abs/2006.16236."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core import Pair, Score, Sizes
+from regard.score.dot import Product
+
+MAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu+1": lambda x: functional.elu(x) + 1,
+    "relu": torch.relu,
+    "exp": torch.exp,
+    "identity": lambda x: x,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Feature(Score):
+    """φ(q)·φ(k), unscaled, with φ applied to each number: `map` is "elu+1", "relu", "exp", "identity" or a callable.
+
+    >>> Feature("relu")(torch.tensor([[1.0, -5.0]]), torch.tensor([[2.0, 3.0]]))
+    tensor([[2.]])
+    """
+
+    map: str | Callable[[Tensor], Tensor] = "elu+1"
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        return [cls()]
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        if callable(self.map) or self.map in MAPS:
+            return None
+        return f"Feature map must be a callable or one of {', '.join(map(repr, MAPS))}, got {self.map!r}."
+
+    def features(self, x: Tensor) -> Tensor:
+        """φ(x)."""
+        return self.map(x) if callable(self.map) else MAPS[self.map](x)
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.features(query) @ self.features(key).transpose(-1, -2)
+
+    def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
+        return self.features(query), self.features(key), Product()
+
+    def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        return self.features(query), self.features(key), 1.0

@@ -1,0 +1,120 @@
+"""Sparse softmaxes: weights that are exactly zero for low scores (https://arxiv.org/abs/1905.05702).
+
+alpha-entmax is p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)} with the tau that makes the row sum to one. For alpha of 2
+(sparsemax) and 1.5, tau follows exactly from the sorted row; for others it is found by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from regard.core import Row, Sizes, Tile
+
+
+@dataclass(frozen=True, repr=False)
+class Entmax(Row):
+    """alpha-entmax: softmax at alpha → 1, sparsemax at 2, sparser beyond.
+
+    >>> Entmax()(torch.tensor([[1.0, 0.9, -5.0]]))
+    tensor([[0.5353, 0.4647, 0.0000]])
+    """
+
+    alpha: float = 1.5
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        return [cls(), cls(alpha=1.3)]
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        if self.alpha > 1:
+            return None
+        return f"Entmax alpha must be above 1, got {self.alpha}: for alpha=1 use Softmax()."
+
+    def solve(self, scores: Tensor, tile: Tile) -> Tensor:
+        peak = scores.amax(-1, keepdim=True)
+        empty = peak == -torch.inf
+        # distances below the peak, scaled as the formula has them; NaN and +inf stay visible
+        low = (scores - torch.where(empty, 0.0, peak)) * (self.alpha - 1)
+        if self.alpha == 2:
+            weights = (low - _sparsemax_threshold(low)).clamp_(min=0)
+        elif self.alpha == 1.5:
+            weights = (low - _entmax15_threshold(low)).clamp_(min=0).square_()
+        else:
+            weights = _bisect(low, 1 / (self.alpha - 1))
+        return weights.masked_fill_(empty, 0.0)
+
+    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+        if self.alpha == 2:
+            support = (weights > 0).to(weights.dtype)
+        else:
+            # 0^negative is inf: lift the zeros before the power, and drop them after
+            positive = weights > 0
+            support = torch.where(positive, weights, 1.0) ** (2 - self.alpha) * positive
+        total = support.sum(-1, keepdim=True)
+        mean = (support * grad).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
+        return support * (grad - mean)
+
+
+@dataclass(frozen=True, repr=False)
+class Sparsemax(Entmax):
+    """The nearest point of the simplex: a linear, sparse softmax (https://arxiv.org/abs/1602.02068).
+
+    >>> Sparsemax()(torch.tensor([[1.0, 0.5, -5.0]]))
+    tensor([[0.7500, 0.2500, 0.0000]])
+    """
+
+    alpha: float = 2.0
+
+    @classmethod
+    def samples(cls) -> Sequence[Self]:
+        return [cls()]
+
+
+def _sorted_sums(low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The row sorted downwards with -inf made harmless, its ranks 1…m, and which entries are real."""
+    ranked = low.sort(-1, descending=True).values
+    real = ranked != -torch.inf
+    ranks = torch.arange(1, low.shape[-1] + 1, device=low.device, dtype=low.dtype)
+    return ranked.masked_fill(~real, 0.0), ranks, real
+
+
+def _sparsemax_threshold(low: Tensor) -> Tensor:
+    ranked, ranks, real = _sorted_sums(low)
+    taus = (ranked.cumsum(-1) - 1) / ranks
+    return _last(taus, (ranked > taus) & real)
+
+
+def _entmax15_threshold(low: Tensor) -> Tensor:
+    ranked, ranks, real = _sorted_sums(low)
+    mean = ranked.cumsum(-1) / ranks
+    spread = (ranked * ranked).cumsum(-1) / ranks - mean * mean
+    taus = mean - ((1 - ranks * spread) / ranks).clamp(min=0).sqrt()
+    return _last(taus, (ranked >= taus) & real)
+
+
+def _last(taus: Tensor, inside: Tensor) -> Tensor:
+    """The threshold at the last rank that lies inside the support."""
+    count = inside.sum(-1, keepdim=True).clamp_(min=1)
+    return taus.gather(-1, count - 1)
+
+
+def _bisect(low: Tensor, power: float) -> Tensor:
+    """Weights by bisection: the peak's entry is 0, so tau lies in [-1, -m^(-1/power)]."""
+
+    def weigh(tau: Tensor) -> Tensor:
+        return (low - tau).clamp_(min=0) ** power
+
+    left = low.new_full((*low.shape[:-1], 1), -1.0)
+    width = 1.0 - float(low.shape[-1]) ** (-1 / power)
+    # each step halves the bracket: stop where float64 (or float32) can no longer tell
+    for _ in range(60 if low.dtype == torch.float64 else 30):
+        width /= 2
+        middle = left + width
+        left = torch.where(weigh(middle).sum(-1, keepdim=True) >= 1, middle, left)
+    weights = weigh(left)
+    return weights / weights.sum(-1, keepdim=True)

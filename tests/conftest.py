@@ -1,0 +1,64 @@
+"""What every test runs under: NaN in uninitialised memory, one thread per worker, data and GPU where there are."""
+
+import functools
+import os
+import pathlib
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.utils import _device
+
+# all public doors to uninitialised memory
+DOORS = [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]
+
+
+def nan_filled(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`make`, its floating results filled with NaN, so that whoever reads before writing is seen."""
+
+    @functools.wraps(make)
+    def filled(*args, **kwargs):
+        out = make(*args, **kwargs)
+        if out.is_floating_point() or out.is_complex():
+            # a leaf that requires grad may only be written outside autograd
+            with torch.no_grad():
+                out.fill_(torch.nan)
+        return out
+
+    return filled
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _empty_is_nan():
+    # torch caches which functions obey `with torch.device(...)` by identity: let it see the originals first
+    _device._device_constructors()
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in DOORS:
+            patch.setattr(owner, name, nan_filled(getattr(owner, name)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def data() -> pathlib.Path:
+    """The folder of data sets."""
+    if "REGARD_DATA" not in os.environ:
+        pytest.skip("REGARD_DATA does not name a folder of data sets")
+    folder = pathlib.Path(os.environ["REGARD_DATA"])
+    # a wrong path must not pass as "no data"
+    assert folder.is_dir(), f"REGARD_DATA is not a folder: {folder}"
+    return folder
+
+
+def pytest_configure():
+    # workers that each take every core only wait for one another
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="no CUDA device")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
