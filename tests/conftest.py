@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch.utils import _device
 
+# a hook is found by its name; here, because the controller of xdist reads no other conftest
+from tests.counts import pytest_terminal_summary  # noqa: F401
+
 # all public doors to uninitialised memory
 DOORS = [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]
 

@@ -32,7 +32,11 @@ class Dense(Bias):
         if not self.values.is_floating_point():
             kind = str(self.values.dtype).removeprefix("torch.")
             hint = " a bool mask belongs in mask=." if self.values.dtype == torch.bool else ""
-            return f"bias must be floating point, got {kind}:{hint}" if hint else f"bias must be floating point, got {kind}."
+            return (
+                f"bias must be floating point, got {kind}:{hint}"
+                if hint
+                else f"bias must be floating point, got {kind}."
+            )
         if not sizes.takes(self.values):
             return f"bias must broadcast to the scores {sizes.pairs}, got shape {tuple(self.values.shape)}."
         return None

@@ -39,12 +39,13 @@ class Relative(Bias):
     def misfit(self, sizes: Sizes) -> str | None:
         if self.table.ndim != 2 or self.table.shape[0] != sizes.h:
             return f"Relative table must be (heads, buckets)=({sizes.h}, …), got shape {tuple(self.table.shape)}."
-        side = self.table.shape[1] // 2 if self.two_sided else self.table.shape[1]
-        if side < 2 or (self.two_sided and self.table.shape[1] % 2):
+        buckets = self.table.shape[1]
+        side = buckets // 2 if self.two_sided else buckets
+        if side < 2 or (self.two_sided and buckets % 2):
             need = "an even number of buckets, at least 4" if self.two_sided else "at least 2 buckets"
-            return f"Relative table needs {need}, got {self.table.shape[1]}."
+            return f"Relative table needs {need}, got {buckets}."
         if self.max_distance <= side // 2:
-            return f"Relative max_distance must exceed {side // 2} for {self.table.shape[1]} buckets, got {self.max_distance}."
+            return f"Relative max_distance must exceed {side // 2} for {buckets} buckets, got {self.max_distance}."
         return None
 
     def settle(self, sizes: Sizes) -> Self:

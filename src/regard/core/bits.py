@@ -1,7 +1,7 @@
 """Random bits that depend only on a seed and a place, so that every backend, tile and device draws the same ones.
 
-The mixer is the 32-bit finaliser `lowbias32` (https://nullprogram.com/blog/2018/07/31/), kept in int64 because torch has
-no unsigned 32-bit multiplication.
+The mixer is the 32-bit finaliser `lowbias32` (https://nullprogram.com/blog/2018/07/31/), kept in int64 because torch
+has no unsigned 32-bit multiplication.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ def mix(x: Tensor) -> Tensor:
 
 
 def uniform(seed: int, tile: Tile, salt: int = 0) -> Tensor:
-    """A number in (0, 1) for each pair of the tile, shaped like it: 24 random bits, never 0 or 1."""
+    """A number in (0, 1) for each pair of the tile, shaped like it: 23 random bits, never 0 or 1."""
     b, h, i, j = tile.index()
     row = mix(mix(mix(mix((b + seed) & _LOW) + h & _LOW) + i & _LOW) ^ salt)
     bits = mix((row + mix(j)) & _LOW)
-    return ((bits >> 8).to(torch.float32) + 0.5) * 2.0**-24
+    # 23 bits and a half are the most that float32 holds exactly: one more would round up to 1
+    return ((bits >> 9).to(torch.float32) + 0.5) * 2.0**-23
 
 
 def keep(seed: int, tile: Tile, dropout: float) -> Tensor:
     """Which weights of the tile survive dropout."""
     return uniform(seed, tile) >= dropout
-
-

@@ -67,8 +67,9 @@ class Pair:
 
     tensors: tuple[Tensor, ...] = ()
     keeps_heads: bool = False
-    # numbers that one pair of positions needs at a time: what the tile size is chosen by
+    # numbers that one pair of positions needs at a time, in a tile and in the definition: tile sizes are chosen by them
     footprint: int = 1
+    depth: int = 1
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         raise NotImplementedError
@@ -94,9 +95,11 @@ class Pair:
         """The scores as one expression for a compiler: no reused buffers, no branches on contents."""
         return self(query, key, *tensors)
 
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...] | None:
-        """Gradients as expressions for a compiler, or None: then `pull` is used as it is."""
-        return None
+    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of `expression`, likewise."""
+        back = torch.func.vjp(self.expression, query, key, *tensors)[1]
+        grads: tuple[Tensor | None, ...] = back(grad)
+        return grads
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,9 +128,7 @@ class Score(Term):
 
 @dataclass(frozen=True, repr=False)
 class Weigh(Term):
-    """How a row of scores becomes a row of weights. Its `kind` is one of three subclasses, which picks the algorithm."""
-
-    kind: ClassVar[str]
+    """How a row of scores becomes a row of weights: one of three kinds, which picks the algorithm."""
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
         """The definition on whole rows: differentiable, zeros where not allowed and in rows that have nothing."""
@@ -137,8 +138,6 @@ class Weigh(Term):
 @dataclass(frozen=True, repr=False)
 class Online(Weigh):
     """Weights that need one running statistic per row: `mass(score) / total`."""
-
-    kind = "online"
 
     def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         """Peak and total before any key was seen, shaped (…, i, 1)."""
@@ -169,8 +168,6 @@ class Online(Weigh):
 class Pointwise(Weigh):
     """Weights that need no statistic: each score has its weight."""
 
-    kind = "pointwise"
-
     def weight(self, scores: Tensor) -> Tensor:
         raise NotImplementedError
 
@@ -190,8 +187,6 @@ class Pointwise(Weigh):
 class Row(Weigh):
     """Weights that need the whole row at once. Scores that are not allowed arrive as -inf."""
 
-    kind = "row"
-
     def solve(self, scores: Tensor, tile: Tile) -> Tensor:
         """The weights of complete rows."""
         raise NotImplementedError
@@ -203,7 +198,7 @@ class Row(Weigh):
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
-        weights: Tensor = _Solve.apply(scores, self, tile or _whole(scores))
+        weights: Tensor = _Solve.apply(scores, self, tile or _whole(scores))  # type: ignore[no-untyped-call]
         return weights
 
 
@@ -216,7 +211,7 @@ class _Solve(torch.autograd.Function):
         return weights
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
         return ctx.weigh.slope(weights, grad), None, None  # type: ignore[attr-defined]
 

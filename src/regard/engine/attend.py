@@ -86,11 +86,11 @@ def _plan(
     sizes = check(query, key, value, score)
     check_terms(sizes, score, weigh, mask, bias, dropout)
     needs_grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-    call = Call(
-        sizes, score, weigh.settle(sizes) if draw else weigh, mask.settle(sizes),
-        None if bias is None else bias.settle(sizes), dropout, draw_seed(generator) if dropout and draw else 0, needs_grad,
-    )  # fmt: skip
-    return plan(call, backend)
+    if draw:
+        weigh = weigh.settle(sizes)
+    seed = draw_seed(generator) if dropout and draw else 0
+    settled = None if bias is None else bias.settle(sizes)
+    return plan(Call(sizes, score, weigh, mask.settle(sizes), settled, dropout, seed, needs_grad), backend)
 
 
 def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -99,4 +99,3 @@ def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) ->
     lifted = lift(call, query, key, value)
     out: Tensor = BACKENDS[backend].run(*lifted)
     return out.to(call.sizes.dtype)
-

@@ -12,7 +12,6 @@ from regard.core import Bias, Mask, Score, Sizes, Tile, Weigh
 from regard.core.bits import keep
 
 
-
 @dataclass(frozen=True, eq=False)
 class Call:
     """Sizes, settled terms, and what will be asked of the result."""
@@ -45,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate: floating-point operations, bytes read and written at least, and memory held beyond in- and outputs."""
+    """An estimate: operations, bytes of all inputs and outputs, and memory held beyond those."""
 
     operations: float
     bytes: float

@@ -9,12 +9,8 @@ from regard.core import RegardError
 from regard.engine.backends import compiled, reference, sdpa, tiled
 from regard.engine.call import Call, Cost
 
-# in the order in which `auto` asks; it never comes to the last two by itself
+# in the order in which `auto` asks: `refuse` says what a backend cannot do, `decline` what another does better
 BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "tiled": tiled, "compiled": compiled, "reference": reference}
-_BY_CHOICE = {
-    "compiled": "compiles on its first call: only by backend='compiled'.",
-    "reference": "holds n×m scores: only by backend='reference'.",
-}
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def plan(call: Call, backend: str) -> Plan:
     if backend == "auto":
         refusals: dict[str, str] = {}
         for name, module in BACKENDS.items():
-            why = _BY_CHOICE.get(name) or module.refuse(call)
+            why = module.refuse(call) or module.decline(call)
             if why is None:
                 return Plan(call, name, refusals)
             refusals[name] = why

@@ -83,4 +83,3 @@ def _row(call: Call, query: Tensor, key: Tensor, value: Tensor, b: int, h: int, 
     if keep is not None:
         weights = weights * keep[..., keys]
     return (weights @ value[b : b + 1, h : h + 1, keys])[0, 0, 0]
-

@@ -14,7 +14,7 @@ from regard.core import Mask, Sizes, Tile
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Allowed(Mask):
-    """Any bool tensor that broadcasts to the scores, True where attending is allowed. `attend(mask=tensor)` does the same.
+    """Any bool tensor that broadcasts to the scores, True = attend. `attend(mask=tensor)` does the same.
 
     >>> Allowed(torch.tensor([[True, False]]))
     Allowed(allowed=bool[1, 2])

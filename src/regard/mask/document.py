@@ -47,9 +47,7 @@ class Document(Mask):
 
     def settle(self, sizes: Sizes) -> Self:
         queries = self.segments if self.query_segments is None else self.query_segments
-        return replace(
-            self, segments=self.segments.reshape(-1, sizes.m), query_segments=queries.reshape(-1, sizes.n)
-        )
+        return replace(self, segments=self.segments.reshape(-1, sizes.m), query_segments=queries.reshape(-1, sizes.n))
 
     def _pick(self, ids: Tensor, b: Tensor, at: Tensor) -> Tensor:
         ids = ids.reshape(-1, ids.shape[-1])

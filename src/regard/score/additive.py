@@ -7,7 +7,8 @@ where they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,6 +30,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 # e^{2x} and its inverse are normal numbers, with room to spare, while |x| stays below this
 _SAFE = {torch.float32: 40.0, torch.float64: 340.0}
+# numbers in a block of features: 1 MiB of float32, the L2 cache of a core
+_BLOCK = 2**18
 
 
 def name_activations() -> str:
@@ -42,7 +45,7 @@ class Plain(Pair):
     def __init__(self, weight: Tensor, activation: str) -> None:
         self.tensors = (weight,)
         self.activation = activation
-        self.footprint = weight.shape[-1]
+        self.footprint = self.depth = weight.shape[-1]
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
@@ -51,38 +54,42 @@ class Plain(Pair):
 
 
 class Reciprocal(Plain):
-    """The tanh score by one reciprocal per feature, in a buffer that all tiles share."""
+    """The tanh score by one reciprocal per feature, block after block in one buffer that fits the cache."""
+
+    footprint = 1
 
     def __init__(self, weight: Tensor) -> None:
-        super().__init__(weight, "tanh")
-        self._scratch: Tensor | None = None
-
-    def _halves(self, query: Tensor, key: Tensor) -> Tensor:
-        """r = 1/(1 + e^{2q}e^{2k}), so that tanh = 1 − 2r and its slope is 4r(1 − r)."""
-        left, right = torch.exp(2 * query).unsqueeze(-2), torch.exp(2 * key).unsqueeze(-3)
-        shape = torch.broadcast_shapes(left.shape, right.shape)
-        size = shape.numel()
-        if self._scratch is None or self._scratch.numel() < size:
-            self._scratch = query.new_empty(size)
-        halves = torch.mul(left, right, out=self._scratch[:size].view(shape))
-        return halves.add_(1).reciprocal_()
+        self.tensors = (weight,)
+        self.activation = "tanh"
+        self.depth = weight.shape[-1]
 
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
-        return _weighted(self._halves(query, key), tensors[0])
+        (weight,) = tensors
+        scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+        flat, heads = scores.flatten(0, -3), _by_group(weight, query)
+        for groups, rows, grown in _grow(query, key):
+            torch.sum(torch.div(heads[groups], grown, out=grown), -1, out=flat[groups, rows])
+        return scores.mul_(-2).add_(weight.sum(-1)[:, None, None])
 
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
-        (weight,) = tensors
-        halves = self._halves(query, key)
-
         def back(grad: Tensor) -> tuple[Tensor | None, ...]:
-            heads = tuple(range(1, grad.ndim - 2)) if weight.shape[0] == 1 else ()
-            flat = grad.sum((0, *heads, -1, -2))
-            dw = flat.reshape(-1, 1) - 2 * torch.einsum("bhij,bhijf->hf", grad, halves).sum_to_size(weight.shape)
-            spread = halves.addcmul_(halves, halves, value=-1).mul_(grad.unsqueeze(-1))
-            scale = 4 * weight[:, None, :]
-            return spread.sum(-2).mul_(scale), spread.sum(-3).mul_(scale), dw
+            (weight,) = tensors
+            flat = grad.flatten(0, -3)
+            dquery, dkey = torch.empty_like(query).flatten(0, -3), torch.zeros_like(key).flatten(0, -3)
+            dweight = flat.sum((-1, -2))[:, None].repeat(1, weight.shape[-1])
+            one = query.new_ones(())
+            for groups, rows, grown in _grow(query, key):
+                # r = 1/(1 + AB): tanh is 1 − 2r, and its slope 4r(1 − r)
+                halves, part = torch.div(one, grown, out=grown), flat[groups, rows]
+                dweight[groups] -= 2 * (part.flatten(1).unsqueeze(1) @ halves.flatten(1, 2)).squeeze(1)
+                spread = halves.addcmul_(halves, halves, value=-1).mul_(part.unsqueeze(-1))
+                torch.sum(spread, -2, out=dquery[groups, rows])
+                dkey[groups] += spread.sum(-3)
+            slope = 4 * weight[:, None, :]
+            dweight = dweight.view(*query.shape[:-2], -1).sum_to_size(weight.shape)
+            return dquery.view(query.shape).mul_(slope), dkey.view(key.shape).mul_(slope), dweight
 
-        return _weighted(halves, weight), back
+        return self.fill(query, key, *tensors), back
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
@@ -98,13 +105,28 @@ class Reciprocal(Plain):
         return spread.sum(-2) * scale, spread.sum(-3) * scale, dw
 
 
-def _weighted(halves: Tensor, weight: Tensor) -> Tensor:
-    """Σ_f w_f (1 − 2 r_f), one matrix product per head."""
-    if weight.shape[0] == 1:
-        summed = (halves.view(-1, halves.shape[-1]) @ weight[0]).view(halves.shape[:-1])
-    else:
-        summed = torch.einsum("bhijf,hf->bhij", halves, weight)
-    return summed.mul_(-2).add_(weight.sum(-1)[:, None, None])
+def _grow(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of 1 + e^{2q}e^{2k}, shaped (groups, rows, keys, features) with the leading axes as groups.
+
+    Each block overwrites the last one's memory.
+    """
+    left, right = (torch.exp(2 * x.flatten(0, -3)) for x in (query, key))
+    count, n, width = left.shape
+    m = right.shape[1]
+    rows = max(1, min(n, _BLOCK // max(m * width, 1)))
+    groups = max(1, min(count, _BLOCK // max(rows * m * width, 1)))
+    buffer, one = left.new_empty(groups * rows * m * width), left.new_ones(())
+    for g in range(0, count, groups):
+        for i in range(0, n, rows):
+            a, b = left[g : g + groups, i : i + rows, None], right[g : g + groups, None]
+            shape = (a.shape[0], a.shape[1], m, width)
+            block = torch.addcmul(one, a, b, out=buffer[: math.prod(shape)].view(shape))
+            yield slice(g, g + groups), slice(i, i + rows), block
+
+
+def _by_group(weight: Tensor, query: Tensor) -> Tensor:
+    """The weight vector of each sequence and head, shaped (groups, 1, 1, features)."""
+    return weight.expand(*query.shape[:-2], -1).flatten(0, -2)[:, None, None]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -31,9 +31,7 @@ class Cosine(Score):
 
     def misfit(self, sizes: Sizes) -> str | None:
         if isinstance(self.scale, Tensor) and tuple(self.scale.shape) not in ((), (1,), (sizes.h,)):
-            return (
-                f"Cosine scale must be a number or one per head ({sizes.h},), got shape {tuple(self.scale.shape)}."
-            )
+            return f"Cosine scale must be a number or one per head ({sizes.h},), got shape {tuple(self.scale.shape)}."
         return None
 
     def _rows(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

@@ -53,7 +53,7 @@ class Call(Pair):
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor) -> None:
         self.function = function
         # nobody knows what a function makes inside: assume a vector per pair
-        self.footprint = max(query.shape[-1], 1)
+        self.footprint = self.depth = max(query.shape[-1], 1)
         rows = [x[..., :1, :].detach() for x in (query, key)]
         with torch.enable_grad(), _Captured(rows) as seen:
             scores = function(*rows)
@@ -105,7 +105,7 @@ def _sample(query: Tensor, key: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Custom(Score):
-    """A score of your own: a function (or module) of a query tile and a key tile. `attend(score=function)` does the same.
+    """A score of your own: a function or module of two tiles. `attend(score=function)` does the same.
 
     >>> Custom(lambda query, key: query @ key.mT)(torch.ones(1, 2), torch.ones(3, 2))
     tensor([[2., 2., 2.]])

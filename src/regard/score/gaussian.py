@@ -19,6 +19,7 @@ class Distance(Pair):
         self.tensors = (width,)
         # a tile and its running difference
         self.footprint = 2
+        self.depth = 2 * width.shape[-1]
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (width,) = tensors

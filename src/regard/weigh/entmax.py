@@ -1,7 +1,7 @@
 """Sparse softmaxes: weights that are exactly zero for low scores (https://arxiv.org/abs/1905.05702).
 
-alpha-entmax is p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)} with the tau that makes the row sum to one. For alpha of 2
-(sparsemax) and 1.5, tau follows exactly from the sorted row; for others it is found by bisection.
+alpha-entmax is p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)} with the tau that makes the row sum to one. For an alpha
+of 2 (sparsemax) and 1.5, tau follows exactly from the sorted row; for others it is found by bisection.
 """
 
 from __future__ import annotations

@@ -1,11 +1,30 @@
-"""The tiles of `tiled` through torch.compile, by explicit choice."""
+"""The tiles of `tiled` through torch.compile, by explicit choice: the first call of a new kind takes a while.
+
+Shapes that change make torch compile once more, for any shape; compiled code is kept on disk by torch itself.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
 from torch import Tensor
 
+from regard.core import Online, Pair, Pointwise, Row, Tile
+from regard.core.terms import Pull
 from regard.engine.call import Call, Cost, has_compiler
+from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
+from regard.engine.tiles.function import attend_by_tiles
+from regard.engine.tiles.work import Work
+
+# fused features never reach memory, so tiles are larger than those of `tiled`
+BUDGET = 2**19
+_log = logging.getLogger("regard")
 
 
 def refuse(call: Call) -> str | None:
@@ -14,9 +33,101 @@ def refuse(call: Call) -> str | None:
     return None
 
 
+def decline(call: Call) -> str | None:
+    return "it compiles on its first call, which takes a while: only by backend='compiled'."
+
+
 def estimate(call: Call) -> Cost:
-    return estimate_tiles(call, 2**18)
+    return estimate_tiles(call, BUDGET)
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    raise AssertionError
+    query, key, pair = call.score.prepare(query, key)
+    return attend_by_tiles(Work(call, Fused(pair), STEPS, BUDGET, pair.tensors), query, key, value)
+
+
+class Fused(Pair):
+    """Another pair in the form that a compiler fuses."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.tensors = pair.tensors
+        self.keeps_heads = pair.keeps_heads
+        self.depth = pair.depth
+
+    def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        return self.pair(query, key, *tensors)
+
+    def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        return self.pair.expression(query, key, *tensors)
+
+    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+        return _call(_express, self.pair, query, key, tensors), lambda grad: _call(
+            _slope, self.pair, query, key, grad, tensors
+        )
+
+
+def _express(pair: Pair, query: Tensor, key: Tensor, tensors: tuple[Tensor, ...]) -> Tensor:
+    return pair.expression(query, key, *tensors)
+
+
+def _slope(
+    pair: Pair, query: Tensor, key: Tensor, grad: Tensor, tensors: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    return pair.slopes(query, key, grad, *tensors)
+
+
+def _back(
+    pair: Fused, weigh: Online | Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    extras: steps.Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None,
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
+    bias, allowed, keep = extras
+    scores = pair.fill(query, key, *tensors).to(value.dtype)
+    scores = scores if bias is None else scores + bias
+    dvalue, dscores = steps.slope(weigh, scores, value, allowed, keep, grad, mean, stat, None)
+    return dvalue, dscores, pair.pair.slopes(query, key, dscores.to(query.dtype), *tensors)
+
+
+def _online(*args: Any) -> Any:
+    return _call(steps.online, *args)
+
+
+def _pointwise(*args: Any) -> Any:
+    return _call(steps.pointwise, *args)
+
+
+def _row(
+    pair: Fused, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    extras: steps.Extras, tile: Tile,
+) -> Tensor:  # fmt: skip
+    # solving a row is sorting, which no compiler fuses: the scores are compiled, the rest runs as it is
+    bias, allowed, keep = extras
+    scores = _call(_express, pair.pair, query, key, tensors).to(value.dtype)
+    scores = scores if bias is None else scores + bias
+    return steps.settle(weigh.solve(steps.hide(scores, allowed), tile), None, keep) @ value
+
+
+def _step_back(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
+    if isinstance(weigh, Row):
+        return steps.back(pair, weigh, *args)
+    # only rows need to know their tile, and a new tile would be a new program
+    return _call(_back, pair, weigh, *args[:-1])
+
+
+STEPS = steps.Steps(_online, _pointwise, _row, _step_back)
+
+
+@cache
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function)
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    """A compiled function called, with a word about how long compiling took. Falling back to eager is an error."""
+    start = time.perf_counter()
+    with torch._dynamo.config.patch(recompile_limit=256, fail_on_recompile_limit_hit=True):
+        result = _compile(function)(*args)
+    took = time.perf_counter() - start
+    if took > 2.0:
+        _log.warning("compiled %s in %.0f s; torch keeps it for the next time", function.__name__.strip("_"), took)
+    return result

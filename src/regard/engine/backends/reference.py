@@ -12,6 +12,10 @@ def refuse(call: Call) -> str | None:
     return None
 
 
+def decline(call: Call) -> str | None:
+    return "it holds n×m scores: only by backend='reference'."
+
+
 def estimate(call: Call) -> Cost:
     s = call.sizes
     pairs = s.b * s.h * s.n * s.m

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.core import Tile
+from regard.core import Mask, Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.mask import Causal, Full
 from regard.weigh import Softmax
@@ -31,9 +31,20 @@ def refuse(call: Call) -> str | None:
         return f"torch's fused kernels need one width: scores have {_width(call)}, values {s.e}."
     if call.bias is not None and any(t.requires_grad for t in call.bias.tensors):
         return "torch computes the gradient of a bias by n×m."
+    return None
+
+
+def decline(call: Call) -> str | None:
     held = _held(call)
     if held > MASK_LIMIT:
         return f"torch needs mask and bias written out, {show_bytes(held)}."
+    s = call.sizes
+    if held and s.n >= 512:
+        # one query from the middle tells how much of a row the mask leaves
+        row = Tile(range(s.b), range(s.h), range(s.n // 2, s.n // 2 + 1), range(s.m), s.device)
+        left = len(call.mask.span(row))
+        if 4 * left <= s.m:
+            return f"torch computes all {s.m} keys of a row, the mask leaves about {left}."
     return None
 
 
@@ -63,20 +74,21 @@ def _width(call: Call) -> int:
 
 
 def _is_square_causal(call: Call) -> bool:
-    return isinstance(call.mask, Causal) and call.bias is None and call.sizes.n == call.sizes.m and call.mask.offset == 0
+    mask = call.mask
+    aligned = isinstance(mask, Causal) and isinstance(mask.offset, int) and mask.offset == 0
+    return aligned and call.bias is None and call.sizes.n == call.sizes.m
 
 
 def _held(call: Call) -> float:
     """Bytes of mask and bias as torch wants them: broadcast axes stay one."""
-    if isinstance(call.mask, Full) and call.bias is None or _is_square_causal(call):
+    if (isinstance(call.mask, Full) and call.bias is None) or _is_square_causal(call):
         return 0.0
     s = call.sizes
     # one row tells which axes the mask and the bias really have
     probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
-    shape = torch.broadcast_shapes(
-        *(x.shape for x in (_tile_of(call.mask, probe), None if call.bias is None else call.bias.tile(probe)) if x is not None)
-    )
-    shape = (1,) * (4 - len(shape)) + tuple(shape)
+    parts = (_tile_of(call.mask, probe), None if call.bias is None else call.bias.tile(probe))
+    shape = tuple(torch.broadcast_shapes(*(x.shape for x in parts if x is not None)))
+    shape = (1,) * (4 - len(shape)) + shape
     full = (s.b, s.h, s.n, s.m)
     count = 1
     for size, whole in zip(shape, full, strict=True):
@@ -85,8 +97,8 @@ def _held(call: Call) -> float:
     return float(count * (s.dtype.itemsize + 1))
 
 
-def _tile_of(mask: object, tile: Tile) -> Tensor | None:
-    return None if isinstance(mask, Full) else mask.tile(tile)  # type: ignore[attr-defined]
+def _tile_of(mask: Mask, tile: Tile) -> Tensor | None:
+    return None if isinstance(mask, Full) else mask.tile(tile)
 
 
 def _write_out(call: Call, dtype: torch.dtype) -> Tensor | None:

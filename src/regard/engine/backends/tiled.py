@@ -17,10 +17,14 @@ def refuse(call: Call) -> str | None:
     return None
 
 
+def decline(call: Call) -> str | None:
+    return None
+
+
 def estimate(call: Call) -> Cost:
     return estimate_tiles(call, layout.BUDGET)
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, pair = call.score.prepare(query, key)
-    return attend_by_tiles(Work(call, pair, EAGER, layout.BUDGET), query, key, value)
+    return attend_by_tiles(Work(call, pair, EAGER, layout.BUDGET, pair.tensors), query, key, value)

@@ -12,7 +12,7 @@ def estimate_tiles(call: Call, budget: int) -> Cost:
     s = call.sizes
     pair = Pair()
     pair.footprint = 1 if call.score.is_dot else max(s.d, 1)
-    layout = lay_out(s, pair, isinstance(call.weigh, Row), budget)
+    layout = lay_out(s, call.mask, pair, isinstance(call.weigh, Row), budget)
     pairs = sum(len(t.b) * len(t.h) * len(t.i) * len(t.j) for t in layout.rows(s, call.mask))
     size = call.compute_dtype.itemsize
     ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e))

@@ -15,23 +15,29 @@ from regard.engine.tiles.work import Work
 
 def attend_by_tiles(work: Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The output of a call whose tensors are 4-D, lifted and prepared."""
-    out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)
+    out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)  # type: ignore[no-untyped-call]
     return out
+
+
+def _detach(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(t.detach() for t in tensors)
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:
-        out, stat = walk_forward(work, query, key, value)
+        # what wants a gradient and what does not are the same to the walk, and to a compiler
+        out, stat = walk_forward(work.holding(_detach(tensors)), *_detach((query, key, value)))
         ctx.work = work
         ctx.save_for_backward(query, key, value, out, stat, *tensors)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, stat, *tensors = ctx.saved_tensors
         # the output is a function of the inputs, not an input of its own
-        return None, *_Slope.apply(ctx.work, out.detach(), stat, grad, query, key, value, *tensors)
+        rows = (out.detach(), stat, grad, query, key, value)
+        return None, *_Slope.apply(ctx.work, *rows, *tensors)  # type: ignore[no-untyped-call]
 
 
 class _Slope(torch.autograd.Function):
@@ -44,7 +50,8 @@ class _Slope(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:  # fmt: skip
         ctx.work = work
         ctx.save_for_backward(grad, query, key, value, *tensors)
-        grads = walk_backward(work, query, key, value, out, stat, grad)
+        rows = _detach((query, key, value, out, stat, grad))
+        grads = walk_backward(work.holding(_detach(tensors)), *rows)
         return tuple(g.to(x.dtype) for g, x in zip(grads, (query, key, value, *tensors), strict=True))
 
     @staticmethod

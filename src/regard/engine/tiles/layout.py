@@ -38,15 +38,33 @@ class Layout:
             yield row.keys(range(start, min(start + step, row.j.stop)))
 
 
-def lay_out(sizes: Sizes, pair: Pair, whole_rows: bool, budget: int) -> Layout:
+def lay_out(sizes: Sizes, mask: Mask, pair: Pair, whole_rows: bool, budget: int) -> Layout:
     """The largest tiles that fit: keys first, then queries, then heads, then sequences."""
     pairs = max(budget // pair.footprint, 1)
-    keys = sizes.m if whole_rows else min(sizes.m, max(min(256, pairs), 2 * isqrt(pairs)))
-    queries = _fit(sizes.n, pairs // max(keys, 1))
-    box = queries * max(keys, 1)
-    heads = sizes.h if pair.keeps_heads else _fit(sizes.h, pairs // box)
-    sequences = _fit(sizes.b, pairs // (box * max(heads, 1))) if heads == sizes.h else 1
-    return Layout(sequences, heads, queries, None if whole_rows else max(keys, 1))
+    keys, queries = max(min(256, pairs), 2 * _power(isqrt(pairs))), sizes.n
+    if sizes.n and sizes.m:
+        # under a narrow band, a block of queries as tall as the band is wide would look at twice the keys it needs
+        middle = range(sizes.n // 2, sizes.n // 2 + 1)
+        band = len(mask.span(Tile(range(sizes.b), range(sizes.h), middle, range(sizes.m), sizes.device)))
+        if 4 * band <= sizes.m:
+            queries = max(32, band // 2)
+            keys = min(keys, band + queries)
+    keys = max(1, sizes.m if whole_rows else _even(sizes.m, keys))
+    queries = _even(sizes.n, _fit(min(sizes.n, queries), pairs // keys))
+    heads = sizes.h if pair.keeps_heads else _fit(sizes.h, pairs // (queries * keys))
+    sequences = _fit(sizes.b, pairs // (queries * keys * max(heads, 1))) if heads == sizes.h else 1
+    return Layout(sequences, heads, queries, None if whole_rows else keys)
+
+
+def _power(count: int) -> int:
+    """The largest power of two that is no larger."""
+    return 1 << max(count, 1).bit_length() - 1
+
+
+def _even(size: int, step: int) -> int:
+    """The step, made smaller so that the last block is not a sliver: fewer shapes, and no idle tile."""
+    blocks = max(-(-size // max(step, 1)), 1)
+    return max(-(-size // blocks), 1)
 
 
 def _fit(size: int, room: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from regard.core import Online, Pair, Pointwise, Row, Tile
@@ -22,9 +23,11 @@ class Steps:
     back: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
 
 
-def score(pair: Pair, query: Tensor, key: Tensor, tensors: tuple[Tensor, ...], bias: Tensor | None, dtype: object) -> Tensor:
+def score(
+    pair: Pair, query: Tensor, key: Tensor, tensors: tuple[Tensor, ...], bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
     """The tile's scores, as a tensor that the caller may overwrite."""
-    scores = pair.fill(query, key, *tensors).to(dtype)  # type: ignore[call-overload]
+    scores = pair.fill(query, key, *tensors).to(dtype)
     return scores if bias is None else scores.add_(bias)
 
 
@@ -43,8 +46,8 @@ def online(
 
 
 def pointwise(
-    pair: Pair, weigh: Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
-    out: Tensor,
+    pair: Pair, weigh: Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    extras: Extras, out: Tensor,
 ) -> Tensor:  # fmt: skip
     bias, allowed, keep = extras
     weights = weigh.weight(score(pair, query, key, tensors, bias, value.dtype))

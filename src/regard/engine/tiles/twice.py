@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -16,8 +14,10 @@ def walk_twice(work: Work, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]
     """Gradients of Σ ⟨first gradients, grads⟩ with respect to the output's gradient, query, key, value and tensors."""
     totals = tuple(torch.zeros_like(x) for x in inputs)
     # the strip's graph keeps a dozen arrays of its size
-    layout = lay_out(work.call.sizes, work.pair, whole_rows=True, budget=max(work.budget // 8, 1))
-    layout = replace(layout, heads=work.call.sizes.h if work.pair.keeps_heads else layout.heads)
+    depth = max(work.pair.depth // work.pair.footprint, 1)
+    layout = lay_out(
+        work.call.sizes, work.call.mask, work.pair, whole_rows=True, budget=max(work.budget // (8 * depth), 1)
+    )
     for row in layout.rows(work.call.sizes, work.call.mask):
         cuts = [cut_queries, cut_queries, cut_keys, cut_keys]
         with torch.enable_grad():
@@ -26,8 +26,8 @@ def walk_twice(work: Work, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]
             leaves = [cut(x, row).detach().requires_grad_() for cut, x in zip(cuts, inputs, strict=False)]
             terms = [t if at < own else t.detach().requires_grad_() for at, t in enumerate(inputs[4:])]
             grad, *rest = leaves
-            out = _strip(work, row, *rest, tuple(terms))
-            wanted = [x for x in (*rest, *terms)]
+            out = _strip(work.holding(tuple(terms)), row, *rest)
+            wanted = [*rest, *terms]
             first = torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True)
             parts = [cut(g, row) for cut, g in zip(cuts[1:], grads, strict=False)] + list(grads[3:])
             product = sum((f * g).sum() for f, g in zip(first, parts, strict=True) if f is not None)
@@ -41,10 +41,9 @@ def walk_twice(work: Work, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]
     return totals
 
 
-def _strip(work: Work, row: Tile, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...]) -> Tensor:
-    call = work.holding(tensors).call
-    pair_tensors = work.of_heads(work.split(tensors)[0], row)
-    scores = work.pair(query, key, *pair_tensors).to(value.dtype)
+def _strip(work: Work, row: Tile, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    call = work.call
+    scores = work.pair(query, key, *work.of_heads(row)).to(value.dtype)
     if call.bias is not None:
         scores = scores + call.bias.tile(row)
     allowed = call.allowed(row)

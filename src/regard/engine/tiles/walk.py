@@ -17,8 +17,8 @@ def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple
     stat = value.new_full((sizes.b, sizes.h, sizes.n, 1) if online else (0,), float("inf"))
     for row in work.layout.rows(sizes, work.call.mask):
         q, acc = cut_queries(query, row), cut_queries(out, row)
-        tensors = work.of_heads(work.pair.tensors, row)
-        total = acc
+        tensors = work.of_heads(row)
+        total = acc.new_zeros(acc.shape)
         if isinstance(weigh, Online):
             peak, mass = weigh.start(row, acc)
         for tile in work.layout.tiles(row):
@@ -50,7 +50,7 @@ def walk_backward(
     of_pair, of_weigh, of_bias = work.split(dtensors)
     for row in work.layout.rows(sizes, work.call.mask):
         q, g = cut_queries(query, row), cut_queries(grad, row)
-        tensors = work.of_heads(work.pair.tensors, row)
+        tensors = work.of_heads(row)
         mean = cut = None
         if isinstance(weigh, Online):
             mean = (g * cut_queries(out, row)).sum(-1, keepdim=True)
@@ -71,9 +71,9 @@ def walk_backward(
                 cut_queries(dquery, tile).add_(dq)
             if dk is not None:
                 cut_keys(dkey, tile).add_(dk)
-            for whole, part in zip(of_pair, rest, strict=True):
-                if part is not None:
-                    (whole if work.pair.keeps_heads else cut_heads(whole, tile)).add_(part)
+            for all_heads, dt in zip(of_pair, rest, strict=True):
+                if dt is not None:
+                    (all_heads if work.pair.keeps_heads else cut_heads(all_heads, tile)).add_(dt)
             if bias is not None:
                 bias.pull(tile, dscores, of_bias)
     return dquery, dkey, dvalue, *dtensors

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torch import Tensor
 
-from regard.core import Online, Pair, Pointwise, Row, Tile
+from regard.core import Pair, Row, Tile
 from regard.engine.call import Call
 from regard.engine.tiles.layout import Layout, lay_out
 from regard.engine.tiles.steps import Steps
@@ -20,44 +21,39 @@ class Work:
     pair: Pair
     steps: Steps
     budget: int
-    layout: Layout = field(init=False)
+    # the pair's tensors may be replaced by others of the same shapes, which the pair itself does not know
+    of_pair: tuple[Tensor, ...]
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def layout(self) -> Layout:
         whole = isinstance(self.call.weigh, Row)
-        object.__setattr__(self, "layout", lay_out(self.call.sizes, self.pair, whole, self.budget))
+        return lay_out(self.call.sizes, self.call.mask, self.pair, whole, self.budget)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """What gradients flow to besides query, key and value."""
         bias = () if self.call.bias is None else self.call.bias.tensors
-        return (*self.pair.tensors, *self.call.weigh.tensors, *bias)
+        return (*self.of_pair, *self.call.weigh.tensors, *bias)
 
     def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Tensors in the order of `tensors` as those of pair, weigher and bias."""
-        first = len(self.pair.tensors)
+        first = len(self.of_pair)
         second = first + len(self.call.weigh.tensors)
         return tensors[:first], tensors[first:second], tensors[second:]
 
     def holding(self, tensors: tuple[Tensor, ...]) -> Work:
-        """The same work with other tensors in its weigher and bias; the pair is handed its own at each tile."""
-        _, weigh, bias = self.split(tensors)
+        """The same work with other tensors."""
+        pair, weigh, bias = self.split(tensors)
         call = replace(self.call, weigh=self.call.weigh.with_tensors(weigh))
         if call.bias is not None:
             call = replace(call, bias=call.bias.with_tensors(bias))
-        return Work(call, self.pair, self.steps, self.budget)
+        return replace(self, call=call, of_pair=pair)
 
-    def of_heads(self, tensors: tuple[Tensor, ...], tile: Tile) -> tuple[Tensor, ...]:
+    def of_heads(self, tile: Tile) -> tuple[Tensor, ...]:
         """The pair's tensors, cut to the tile's heads."""
         if self.pair.keeps_heads:
-            return tensors
-        return tuple(cut_heads(t, tile) for t in tensors)
-
-    @property
-    def kind(self) -> type[Online | Pointwise | Row]:
-        for kind in (Online, Pointwise, Row):
-            if isinstance(self.call.weigh, kind):
-                return kind
-        raise AssertionError(f"{self.call.weigh} is of no known kind")
+            return self.of_pair
+        return tuple(cut_heads(t, tile) for t in self.of_pair)
 
 
 def cut_heads(tensor: Tensor, tile: Tile) -> Tensor:

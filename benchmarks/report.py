@@ -1,0 +1,120 @@
+"""The table, for the terminal and as a page, with the machine it was measured on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.measure import Row
+
+HEAD = ("contender", "median", "spread", "speed", "extra memory")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One case as measured: the peer's row comes first."""
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+
+
+def show_time(seconds: float) -> str:
+    """
+    >>> show_time(0.0312), show_time(1.5e-5), show_time(2.25)
+    ('31.2 ms', '15.0 µs', '2.25 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.1f} µs"
+
+
+def show_bytes(count: int | None) -> str:
+    """
+    >>> show_bytes(3 * 2**20), show_bytes(None)
+    ('3.0 MiB', '?')
+    """
+    if count is None:
+        return "?"
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def list_cells(block: Block) -> Iterable[tuple[str, ...]]:
+    """The cells of each row; speed is the first contender's time over this one's."""
+    first = block.rows[0]
+    for row in block.rows:
+        if row.missing:
+            yield row.contender, f"n/a: {row.missing}", "", "", ""
+            continue
+        speed = "" if first.missing else f"{first.median / row.median:.2f} ×"
+        yield row.contender, show_time(row.median), f"± {row.spread:.0%}", speed, show_bytes(row.extra)
+
+
+def show_block(block: Block) -> str:
+    """One case for the terminal."""
+    lines = [f"{block.name}: {block.title}"]
+    for name, *cells in list_cells(block):
+        if cells[0].startswith("n/a"):
+            lines.append(f"  {name:<24} {cells[0]}")
+        else:
+            lines.append(f"  {name:<24} " + " ".join(f"{cell:>12}" for cell in cells))
+    return "\n".join(lines)
+
+
+def show_head() -> str:
+    """What the columns of `show_block` are."""
+    return f"  {HEAD[0]:<24} " + " ".join(f"{cell:>12}" for cell in HEAD[1:])
+
+
+def describe_machine(threads: int) -> str:
+    """Processor, memory and versions: what a number means nothing without."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    cores = os.cpu_count() or 1
+    return (
+        f"{model}, {cores} cores, {threads} threads; torch {torch.__version__}, Python {platform.python_version()},"
+        f" {platform.system()}"
+    )
+
+
+def write_page(blocks: Sequence[Block], machine: str, command: str, date: str, repeat: int, path: pathlib.Path) -> None:
+    """The table as a Markdown page, whole or not at all."""
+    lines = [
+        "# Benchmarks", "",
+        f"{machine}. {date}.", "",
+        f"    {command}", "",
+        "Everything is float32 on the CPU. Contenders of a case take turns in one process; the median"
+        f" of {repeat} turns counts, with half the distance between the quartiles. Speed is the first contender's time"
+        " over this one's. Extra memory is the most that is resident during one call beyond what was before it, the"
+        " result included, each measured in a fresh process (`benchmarks/peak.py`). All contenders of a case were checked to"
+        " give the same result, except where one says that it has no mask.", "",
+    ]  # fmt: skip
+    for block in blocks:
+        lines += [f"## {block.name}", "", f"{block.title}.", "", "| " + " | ".join(HEAD) + " |"]
+        lines += ["|---" + "|--:" * (len(HEAD) - 1) + "|"]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in list_cells(block)]
+        lines += [""]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+        # mkstemp keeps its file private; a page is for all
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,41 @@
+"""Second derivatives against differences of the first ones, on both backends that offer them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.autograd import gradgradcheck
+
+from regard.score import Additive, Concat, Dot, Feature
+from regard.weigh import Entmax, Relu, Sigmoid, Softmax, Sparsemax, Sum
+from tests.primes import SIZES, WIDE_KEYS, Recipe, list_cases, noise, scores
+from tests.tolerances import DIFFERENCES
+
+SMOOTH = [
+    *(recipe for cls, recipe in scores().items() if cls is not Concat),
+    Recipe.of(Dot(scale=0.4, cap=2.0)),
+    Recipe.of(Additive(noise(SIZES.d, seed=1), activation="silu")),
+    Recipe.of(Concat(noise(SIZES.d, seed=2, scale=0.3), noise(2, WIDE_KEYS, seed=3, scale=0.3), activation="tanh")),
+]
+SINK = Softmax(sink=torch.tensor([0.3, -0.8], dtype=torch.float64))
+WEIGHS = [Recipe.of(weigh) for weigh in (Softmax(), SINK, Sigmoid())]
+# twice differentiable almost everywhere, or meant for one score
+OTHERS = [(Feature(), Sum()), (Dot(), Entmax()), (Dot(), Entmax(alpha=1.3)), (Dot(), Sparsemax()), (Dot(), Relu(power=3))]
+
+PAIRS = [
+    *((score, weigh) for score in SMOOTH for weigh in WEIGHS),
+    *((Recipe.of(score), Recipe.of(weigh)) for score, weigh in OTHERS),
+]
+
+
+@pytest.mark.parametrize("backend", ["reference", "tiled"])
+@pytest.mark.parametrize("at", range(len(PAIRS)), ids=[f"{s.name}-{w.name}" for s, w in PAIRS])
+def test_second_derivatives_are_slopes(at, backend, record_property):
+    tested = 0
+    # every fifth mask × bias, another fifth for the next pair: all of them meet, not all in one place
+    for case in list(list_cases(*PAIRS[at]))[at % 5 :: 5]:
+        with case.layout():
+            assert gradgradcheck(case.attend(backend), case.inputs, gen_non_contig_grad_outputs=True, **DIFFERENCES), case
+        tested += 1
+    assert tested == 11
+    record_property("combinations of classes under gradgradcheck", tested)

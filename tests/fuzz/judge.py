@@ -1,0 +1,164 @@
+"""The rule: an answer's error against float64 is at most so many times eager's own error in the same dtype.
+
+Eager's own error is what the plain code of `oracle` makes of the same call in the call's dtype. That alone can be zero by
+luck (one key, powers of two, a sum that cancels), so it counts as no less than the error of an exact evaluation in
+which every number is once rounded at random: Monte Carlo arithmetic (https://doi.org/10.1109/5992.814657). Half
+precision is disturbed by float32's rounding, since that is what the library computes it in.
+
+The floor is flash-attention's, 2·|(ref + 0.3 − 0.3) − ref|, but never more than one unit in the last place of the tensor's
+largest number: below about 1e-8 the former is twice the whole tensor, and zeros would pass for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.fuzz import oracle
+from tests.fuzz.data import Case
+
+# how many times eager's own error: for outputs, for gradients, and for the mean of either
+OUTPUT, GRADIENT, MEAN = 2.0, 3.0, 1.5
+# a score this many times closer to a kink than rounding moves it has no one answer
+NEAR = 64.0
+
+
+class _Disturb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, noise: Noise) -> Tensor:
+        ctx.noise = noise
+        return noise.disturb(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return ctx.noise.disturb(grad), None
+
+
+class Noise:
+    """Rounding as a random event: every number marked in `oracle`, and its gradient, moves by up to half an ulp."""
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        self.unit = torch.finfo(dtype).eps / 2
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        disturbed: Tensor = _Disturb.apply(x, self)
+        return disturbed
+
+    def disturb(self, x: Tensor) -> Tensor:
+        draw = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
+        return torch.where(x.isfinite(), x * (1 + self.unit * draw), x)
+
+
+def compute_dtype(case: Case) -> torch.dtype:
+    """What the library computes the call in; a user's function is handed its tiles as they came."""
+    if case.score == "callable" or case.dtype == torch.float64:
+        return case.dtype
+    return torch.float32
+
+
+def evaluate(case: Case, dtype: torch.dtype, rounded: oracle.Rounded = oracle.as_is) -> dict[str, Tensor]:
+    """The oracle's output and gradients by name, computed in `dtype`."""
+    leaves = {at: x.to(dtype).requires_grad_(at in case.learned) for at, x in case.leaves.items()}
+    out = oracle.attention(case, {at: case.canonical(at, x) for at, x in leaves.items()}, rounded)
+    grad = case.grad.to(dtype).reshape(out.shape)
+    grads = torch.autograd.grad(
+        out, [leaves[at] for at in case.learned], grad, allow_unused=True, materialize_grads=True
+    )
+    answer = {"output": out.detach().reshape(case.grad.shape)}
+    return answer | dict(zip(case.learned, grads, strict=True))
+
+
+def find_ill_posed(case: Case) -> Tensor:
+    """Rows (b, h, n) in which rounding alone may cross a kink, so that no one answer is right.
+
+    Their output gradient is set to zero, and where even the output jumps (see `jumps`) it is not compared.
+    """
+    nobody = torch.zeros(case.b, case.h, case.n, dtype=torch.bool)
+    if case.m == 0:
+        return nobody
+    tensors = {at: case.canonical(at, x) for at, x in case.leaves.items()}
+    scores = oracle.score(case, tensors)
+    moved = [oracle.score(case, tensors, Noise(compute_dtype(case), seed)) for seed in range(2)]
+    reach = NEAR * torch.stack([(m - scores).abs() for m in moved]).amax((0, -1))[..., None]
+    if case.gumbel is not None:
+        scores = scores + case.gumbel
+        reach = reach + NEAR * torch.finfo(compute_dtype(case)).eps * case.gumbel.abs().amax(-1, keepdim=True)
+    shown = scores.masked_fill(~case.allowed, -torch.inf)
+    if case.weigh == "hard":
+        best = shown.amax(-1, keepdim=True)
+        return ((shown >= best - reach) & case.allowed).sum(-1) > 1
+    if case.weigh == "relu" and case.facts["power"] == 1:
+        return ((scores.abs() <= reach) & case.allowed).any(-1)
+    if case.weigh == "entmax" and case.facts["alpha"] == 2:
+        weights = oracle.weigh(case, tensors, scores)
+        # tau from the support: score − weight is the same for all of it
+        tau = torch.where(weights > 0, scores - weights, torch.inf).amin(-1, keepdim=True)
+        return (((scores - tau).abs() <= reach) & case.allowed).any(-1)
+    if case.weigh == "sum":
+        total = scores.masked_fill(~case.allowed, 0.0).sum(-1, keepdim=True)
+        return ((total.abs() <= reach * case.m) & case.allowed).any(-1)
+    return nobody
+
+
+def jumps(case: Case) -> bool:
+    """Whether the output itself is not continuous at a kink."""
+    return case.weigh in ("hard", "sum")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an answer did: its errors as multiples of eager's own, beyond the floor, and what they may be."""
+
+    what: str
+    worst: float
+    mean: float
+    limit: float
+    complaint: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        # written so that NaN fails
+        return not self.complaint and self.worst <= self.limit and self.mean <= MEAN
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.complaint or f'max {self.worst:.3g} of {self.limit}, mean {self.mean:.3g} of {MEAN}'}"
+
+
+def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], limit: float) -> Verdict:
+    """One tensor against float64. The worst of the finite `rivals` sets eager's own error."""
+    if got.shape != reference.shape:
+        return Verdict(what, 0, 0, limit, f"shape {tuple(got.shape)}, expected {tuple(reference.shape)}")
+    if not reference.isfinite().all():
+        return Verdict(what, 0, 0, limit, "the reference is not finite: nothing was tested")
+    target = reference.to(got.dtype)
+    # beyond the dtype's range there is no answer to compare
+    inside = target.isfinite()
+    if (got.isnan() & inside).any():
+        return Verdict(what, 0, 0, limit, f"{int((got.isnan() & inside).sum())} NaN where the reference has none")
+    got, target, exact = got[inside], target[inside], reference[inside]
+    if got.numel() == 0:
+        return Verdict(what, 0, 0, limit)
+    error = (got.double() - exact).abs()
+    own = [(r[inside].double() - exact).abs() for r in rivals if r[inside].isfinite().all()]
+    if not own:
+        return Verdict(what, 0, 0, limit, "eager itself fails: nothing was tested")
+    spread = (((target + 0.3) - 0.3) - target).double().abs()
+    unit = torch.finfo(got.dtype).eps * target.double().abs().max().item()
+    floor, floor_mean = (min(2 * x.item(), unit) for x in (spread.max(), spread.mean()))
+    return Verdict(
+        what,
+        _multiple(error.max().item() - floor, max(e.max().item() for e in own)),
+        _multiple(error.mean().item() - floor_mean, max(e.mean().item() for e in own)),
+        limit,
+    )
+
+
+def _multiple(excess: float, own: float) -> float:
+    if excess <= 0:
+        return 0.0
+    return excess / own if own > 0 else torch.inf

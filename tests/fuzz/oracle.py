@@ -1,0 +1,163 @@
+"""Attention written out n×m from the formulas of the papers, in whatever dtype it is given: it shares nothing with the library.
+
+Run in float64 it is the reference; run in the call's own dtype it is the eager code that a user would write, whose own
+error is the yardstick. `rounded` marks every place at which that code rounds a number: the reference passes numbers on,
+`judge.Noise` disturbs each of them as rounding would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.fuzz.pairs import write_bias
+
+Rounded = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "silu": lambda x: x * torch.sigmoid(x),
+    "leaky_relu": lambda x: torch.where(x > 0, x, 0.2 * x),
+}
+
+
+def as_is(x: Tensor) -> Tensor:
+    return x
+
+
+def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = as_is) -> Tensor:
+    """All scores with their bias, (b, h, n, m), before any mask."""
+    query, key = rounded(tensors["query"]), _of_heads(rounded(tensors["key"]), case.h)
+    name, facts = case.score, case.facts
+    weights = [rounded(tensors[f"score.{at}"]) for at in range(4) if f"score.{at}" in tensors]
+    if name == "dot":
+        scores = rounded(rounded(query @ key.mT) * facts["scale"])
+        if facts["cap"] is not None:
+            scores = rounded(facts["cap"] * torch.tanh(scores / facts["cap"]))
+    elif name == "bilinear":
+        scores = rounded(rounded(query @ weights[0]) @ key.mT)
+    elif name == "cosine":
+        scale = weights[0].reshape(-1, 1, 1) if weights else facts["scale"]
+        scores = rounded(rounded(_unit(query, rounded) @ _unit(key, rounded).mT) * scale)
+    elif name == "additive":
+        mixed = rounded(ACTIVATIONS[facts["activation"]](rounded(query[..., :, None, :] + key[..., None, :, :])))
+        scores = rounded((mixed * _per_head(weights[0], 2)).sum(-1))
+    elif name == "concat":
+        left = (query * _per_head(weights[0], 1)).sum(-1)
+        right = (key * _per_head(weights[1], 1)).sum(-1)
+        mixed = rounded(rounded(left)[..., :, None] + rounded(right)[..., None, :])
+        scores = rounded(ACTIVATIONS[facts["activation"]](mixed))
+    elif name == "gaussian":
+        width = _per_head(weights[0], 2) if weights else facts["width"]
+        step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]) * width)
+        scores = rounded(-0.5 * (step * step).sum(-1))
+    elif name == "feature":
+        scores = rounded(rounded(functional.elu(query) + 1) @ rounded(functional.elu(key) + 1).mT)
+    elif name == "callable":
+        scores = rounded(user_score(query, key, weights[0]))
+    else:
+        raise AssertionError(name)
+    if case.bias != "none":
+        bias = {at: rounded(t) for at, t in tensors.items() if at.startswith("bias")}
+        scores = rounded(scores + write_bias(case.bias, bias, facts, case.n, case.m, scores.dtype))
+    return scores
+
+
+def user_score(query: Tensor, key: Tensor, weight: Tensor) -> Tensor:
+    """The score that a user hands in as a function; `weight` is a tensor that it closes over."""
+    return torch.sin((query * weight) @ key.transpose(-1, -2)) - (query.unsqueeze(-2) - key.unsqueeze(-3)).abs().mean(-1)
+
+
+def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded = as_is) -> Tensor:
+    """The weights of all pairs, zero where the mask hides and in rows that have nothing."""
+    allowed, facts, name = case.allowed, case.facts, case.weigh
+    if name == "softmax":
+        hidden = scores.masked_fill(~allowed, -torch.inf)
+        if "weigh.0" in tensors:
+            sink = rounded(tensors["weigh.0"]).reshape(1, -1, 1, 1).expand(*hidden.shape[:2], hidden.shape[2], 1)
+            return _softmax(torch.cat([hidden, sink], -1), rounded)[..., :-1]
+        some = allowed.any(-1, keepdim=True)
+        return _softmax(hidden.masked_fill(~some, 0.0), rounded).masked_fill(~allowed, 0.0)
+    if name == "relu":
+        shown = scores.masked_fill(~allowed, 0.0).relu()
+        return rounded(rounded(shown ** facts["power"]) * facts["weigh scale"])
+    if name == "sigmoid":
+        return rounded(torch.sigmoid(rounded(scores + facts["shift"]))).masked_fill(~allowed, 0.0)
+    if name == "sum":
+        shown = scores.masked_fill(~allowed, 0.0)
+        total = rounded(shown.sum(-1, keepdim=True))
+        return rounded(shown / torch.where(total == 0, torch.inf, total))
+    if name == "entmax":
+        return _entmax(scores, allowed, facts["alpha"], rounded)
+    if name == "hard":
+        with_noise = (scores + case.gumbel.to(scores.dtype) if case.gumbel is not None else scores).detach()
+        best = with_noise.masked_fill(~allowed, -torch.inf).argmax(-1, keepdim=True)
+        return torch.zeros_like(scores).scatter(-1, best, 1.0).masked_fill(~allowed, 0.0)
+    raise AssertionError(name)
+
+
+def attention(case: Any, tensors: dict[str, Tensor], rounded: Rounded = as_is) -> Tensor:
+    """The whole call, (b, h, n, e)."""
+    value = _of_heads(rounded(tensors["value"]), case.h)
+    if case.m == 0:
+        # no key at all; the sum keeps the result a function of its inputs
+        return value.new_zeros(case.b, case.h, case.n, case.e) + sum(t.sum() * 0 for t in tensors.values())
+    weights = weigh(case, tensors, score(case, tensors, rounded), rounded)
+    if case.keep is not None:
+        weights = rounded(weights * case.keep.to(weights.dtype))
+    return rounded(weights @ value)
+
+
+def _of_heads(x: Tensor, heads: int) -> Tensor:
+    """Each query head with the key head that serves its group."""
+    groups = x.shape[1]
+    return x[:, [t * groups // heads for t in range(heads)]] if heads else x
+
+
+def _per_head(weight: Tensor, axes: int) -> Tensor:
+    return weight if weight.ndim < 2 else weight[(slice(None), *(None,) * axes)]
+
+
+def _unit(x: Tensor, rounded: Rounded) -> Tensor:
+    # bring the longest entry near one by a power of two, which is exact: squares must neither overflow nor vanish
+    peak = x.detach().abs().amax(-1, keepdim=True).double()
+    lift = torch.exp2(-torch.where(peak > 0, torch.log2(peak), 0.0).floor().clamp(-1020, 1020))
+    x = (x.double() * lift).to(x.dtype)
+    return rounded(x / rounded(torch.sqrt(rounded((x * x).sum(-1, keepdim=True)))))
+
+
+def _softmax(scores: Tensor, rounded: Rounded) -> Tensor:
+    if rounded is as_is:
+        return torch.softmax(scores, -1)
+    # step by step, so that each step can be disturbed
+    mass = rounded(torch.exp(rounded(scores - scores.amax(-1, keepdim=True).detach())))
+    return rounded(mass / rounded(mass.sum(-1, keepdim=True)))
+
+
+def _entmax(scores: Tensor, allowed: Tensor, alpha: float, rounded: Rounded) -> Tensor:
+    """p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)}: tau by bisection, its derivative by one step of Newton's method."""
+    power = 1 / (alpha - 1)
+    some = allowed.any(-1, keepdim=True)
+    low = rounded((scores * (alpha - 1)).masked_fill(~allowed, -torch.inf))
+    peak = low.amax(-1, keepdim=True).detach().masked_fill(~some, 0.0)
+    low = rounded(low - peak)
+    fixed = low.detach()
+    left, right = torch.full_like(peak, -1.0), torch.zeros_like(peak)
+    for _ in range(80 if scores.dtype == torch.float64 else 40):
+        tau = (left + right) / 2
+        enough = _grow(fixed - tau, power).sum(-1, keepdim=True) >= 1
+        left, right = torch.where(enough, tau, left), torch.where(enough, right, tau)
+    # Σp(low, tau) = 1 defines tau: a step of Newton from where it already holds leaves tau, and gives its derivative
+    slope = power * _grow(fixed - left, power - 1).sum(-1, keepdim=True)
+    surplus = rounded(_grow(low - left, power).sum(-1, keepdim=True)) - 1
+    tau = left + surplus / torch.where(slope > 0, slope, 1.0)
+    return rounded(_grow(rounded(low - tau), power).masked_fill(~(allowed & some), 0.0))
+
+
+def _grow(x: Tensor, power: float) -> Tensor:
+    """max(x, 0)^power with no NaN in its derivative at zero; a power of zero counts the positive."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0) ** power, 0.0)
