@@ -67,6 +67,8 @@ class Pair:
 
     tensors: tuple[Tensor, ...] = ()
     keeps_heads: bool = False
+    # whether the tensors are reached some other way than through the arguments, so that they cannot be exchanged
+    closes_over: bool = False
     # numbers that one pair of positions needs at a time, in a tile and in the definition: tile sizes are chosen by them
     footprint: int = 1
     depth: int = 1

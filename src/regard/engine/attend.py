@@ -96,6 +96,7 @@ def _plan(
 def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     if backend == "sdpa":
         return BACKENDS[backend].run(call, query, key, value)  # type: ignore[no-any-return]
-    lifted = lift(call, query, key, value)
-    out: Tensor = BACKENDS[backend].run(*lifted)
-    return out.to(call.sizes.dtype)
+    # autocast would undo the lift: products of tiles are float32 on purpose
+    with torch.autocast(call.sizes.device.type, enabled=False):
+        out: Tensor = BACKENDS[backend].run(*lift(call, query, key, value))
+        return out.to(call.sizes.dtype)

@@ -15,11 +15,19 @@ BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "tiled": tiled, "compiled": com
 
 @dataclass(frozen=True)
 class Plan:
-    """The backend of a call, each refusal with its reason, and what the chosen one will cost."""
+    """The backend of a call, why not each of the others, and what the chosen one will cost."""
 
     call: Call
     backend: str
-    refusals: dict[str, str]
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Each other backend with its reason: what it cannot do, or what the chosen one does better."""
+        others = {name: module for name, module in BACKENDS.items() if name != self.backend}
+        return {
+            name: module.refuse(self.call) or module.decline(self.call) or f"{self.backend} comes first."
+            for name, module in others.items()
+        }
 
     @property
     def cost(self) -> Cost:
@@ -44,12 +52,9 @@ class Plan:
 def plan(call: Call, backend: str) -> Plan:
     """Ask the backends, fastest first; a named one takes the call or the caller hears why not."""
     if backend == "auto":
-        refusals: dict[str, str] = {}
         for name, module in BACKENDS.items():
-            why = module.refuse(call) or module.decline(call)
-            if why is None:
-                return Plan(call, name, refusals)
-            refusals[name] = why
+            if module.refuse(call) is None and module.decline(call) is None:
+                return Plan(call, name)
         raise AssertionError("tiled takes everything")
     if backend not in BACKENDS:
         names = ", ".join(repr(name) for name in ("auto", *BACKENDS))
@@ -57,4 +62,4 @@ def plan(call: Call, backend: str) -> Plan:
     why = BACKENDS[backend].refuse(call)
     if why is not None:
         raise RegardError(f"backend={backend!r} cannot take this call: {why} Use backend='auto', or see explain(...).")
-    return Plan(call, backend, {})
+    return Plan(call, backend)

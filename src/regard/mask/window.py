@@ -58,7 +58,7 @@ class _Diagonal(Mask):
         return ahead <= after if before is None else (ahead <= after) & (ahead >= -before)
 
     @cached_property
-    def _patterns(self) -> dict[tuple[int, int, int], Tensor]:
+    def _patterns(self) -> dict[tuple[int, int, int, torch.device], Tensor]:
         return {}
 
     def tile(self, tile: Tile) -> Tensor:
@@ -67,14 +67,16 @@ class _Diagonal(Mask):
             return self(*tile.index())
         # along the diagonal all tiles look alike: keep the last pattern
         rows, columns = len(tile.i), len(tile.j)
-        at = (tile.j.start - tile.i.start - place, rows, columns)
-        if at not in self._patterns:
-            self._patterns.clear()
+        at = (tile.j.start - tile.i.start - place, rows, columns, tile.device)
+        pattern = self._patterns.get(at)
+        if pattern is None:
             before, after = self._reach()
             ahead = torch.arange(at[0] - rows + 1, at[0] + columns, device=tile.device)
             band = ahead <= after if before is None else (ahead <= after) & (ahead >= -before)
-            self._patterns[at] = band.unfold(0, columns, 1).flip(0)
-        return self._patterns[at]
+            pattern = band.unfold(0, columns, 1).flip(0)
+            self._patterns.clear()
+            self._patterns[at] = pattern
+        return pattern
 
     def span(self, tile: Tile) -> range:
         before, after = self._reach()

@@ -59,6 +59,7 @@ class Call(Pair):
             scores = function(*rows)
         _check_shape(scores, *rows)
         self.tensors = tuple(seen.found.values())
+        self.closes_over = bool(self.tensors)
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         scores = self.function(query, key)

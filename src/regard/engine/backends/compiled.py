@@ -52,7 +52,7 @@ class Fused(Pair):
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self.tensors = pair.tensors
-        self.keeps_heads = pair.keeps_heads
+        self.keeps_heads, self.closes_over = pair.keeps_heads, pair.closes_over
         self.depth = pair.depth
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
@@ -108,6 +108,9 @@ def _row(
 
 
 def _step_back(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
+    if pair.closes_over:
+        # a compiler differentiates by arguments: what a function closes over would be missed
+        return steps.back(pair.pair, weigh, *args)
     if isinstance(weigh, Row):
         return steps.back(pair, weigh, *args)
     # only rows need to know their tile, and a new tile would be a new program

@@ -6,20 +6,25 @@ from regard.core import Pair, Row
 from regard.engine.call import Call, Cost
 from regard.engine.tiles.layout import lay_out
 
+# arrays of a tile's size alive at once, forward and backward; tests hold the estimate to the measured peak
+_FORWARD, _BACKWARD = 3, 6
+
 
 def estimate_tiles(call: Call, budget: int) -> Cost:
-    """Operations over the pairs that the mask's spans leave; memory of one tile and, for backward, the accumulators."""
-    s = call.sizes
-    pair = Pair()
-    pair.footprint = 1 if call.score.is_dot else max(s.d, 1)
-    layout = lay_out(s, call.mask, pair, isinstance(call.weigh, Row), budget)
+    """Operations on the pairs that spans leave; memory for tiles, copies in the compute dtype, accumulators."""
+    s, size = call.sizes, call.compute_dtype.itemsize
+    layout = lay_out(s, call.mask, Pair(), isinstance(call.weigh, Row), budget)
     pairs = sum(len(t.b) * len(t.h) * len(t.i) * len(t.j) for t in layout.rows(s, call.mask))
-    size = call.compute_dtype.itemsize
-    ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e))
     tile = layout.sequences * layout.heads * layout.queries * (s.m if layout.keys is None else layout.keys)
-    # scores, weights and what the mask and bias of a tile need
-    held = tile * (pair.footprint + 3)
+    held = tile * (_BACKWARD if call.needs_grad else _FORWARD)
+    if not call.score.is_dot:
+        # a block of features, as large as a tile of scores
+        held += budget
+    rows = s.b * s.h * (s.n * s.d + s.m * (s.c + s.e))
+    if s.dtype != call.compute_dtype or s.g != s.h:
+        held += rows
     if call.needs_grad:
-        held += tile * 2 + s.b * s.h * (s.n * s.d + s.m * (s.c + s.e))
+        held += rows
+    ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e))
     passes = 3.5 if call.needs_grad else 1.0
     return Cost(2.0 * pairs * (s.d + s.e) * passes, ends * s.dtype.itemsize, held * size)

@@ -51,10 +51,13 @@ class _Slope(torch.autograd.Function):
         ctx.work = work
         ctx.save_for_backward(grad, query, key, value, *tensors)
         rows = _detach((query, key, value, out, stat, grad))
-        grads = walk_backward(work.holding(_detach(tensors)), *rows)
+        # a backward pass inside an autocast region would otherwise compute its products in half precision
+        with torch.autocast(query.device.type, enabled=False):
+            grads = walk_backward(work.holding(_detach(tensors)), *rows)
         return tuple(g.to(x.dtype) for g, x in zip(grads, (query, key, value, *tensors), strict=True))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *walk_twice(ctx.work, ctx.saved_tensors, grads)
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return None, None, None, *walk_twice(ctx.work, ctx.saved_tensors, grads)

@@ -22,7 +22,7 @@ def walk_twice(work: Work, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]
         cuts = [cut_queries, cut_queries, cut_keys, cut_keys]
         with torch.enable_grad():
             # a user's function closes over its tensors: those cannot be replaced by leaves of ours
-            own = len(work.pair.tensors) if work.pair.keeps_heads else 0
+            own = len(work.of_pair) if work.pair.closes_over else 0
             leaves = [cut(x, row).detach().requires_grad_() for cut, x in zip(cuts, inputs, strict=False)]
             terms = [t if at < own else t.detach().requires_grad_() for at, t in enumerate(inputs[4:])]
             grad, *rest = leaves
