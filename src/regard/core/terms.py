@@ -110,6 +110,8 @@ class Score(Term):
 
     # whether query and key may differ in width
     any_widths: ClassVar[bool] = False
+    # whether it wants query and key in the caller's dtype, where others compute half precision in float32
+    keeps_dtype: ClassVar[bool] = False
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         raise NotImplementedError

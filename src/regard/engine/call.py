@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
 import torch
@@ -75,8 +74,3 @@ def _count(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     raise AssertionError
-
-
-def has_compiler() -> bool:
-    """Whether torch.compile finds a C++ compiler for the CPU."""
-    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

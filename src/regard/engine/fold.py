@@ -39,8 +39,7 @@ def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, T
     repeats = sizes.h // sizes.g if sizes.g else 1
     if repeats > 1:
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-    # a function of the user's may hold weights in the caller's dtype: it gets the tiles as they came
-    if not hasattr(call.score, "function"):
+    if not call.score.keeps_dtype:
         query, key = query.to(dtype), key.to(dtype)
 
     bias = None if call.bias is None else _lifted(call.bias, dtype)

@@ -14,18 +14,18 @@ from regard.core import Mask, Sizes, Tile
 from regard.mask.integer import misfit_integers
 
 
-@dataclass(frozen=True, repr=False, eq=False)
 class _Diagonal(Mask):
     """What is common: query i stands at key i + offset, and sees from `before` keys back to `after` ahead."""
+
+    offset: int | Tensor | None
 
     def _reach(self) -> tuple[int | None, int]:
         raise NotImplementedError
 
     @cached_property
     def _place(self) -> int | Tensor:
-        offset: int | Tensor | None = getattr(self, "offset")  # noqa: B009 - a field of both subclasses
-        assert offset is not None, "settled masks have an offset"
-        return offset
+        assert self.offset is not None, "settled masks have an offset"
+        return self.offset
 
     @cached_property
     def _bounds(self) -> tuple[int, int]:
@@ -36,7 +36,7 @@ class _Diagonal(Mask):
         return place, place
 
     def misfit(self, sizes: Sizes) -> str | None:
-        name, offset = type(self).__name__, getattr(self, "offset")  # noqa: B009
+        name, offset = type(self).__name__, self.offset
         if not isinstance(offset, Tensor):
             return None
         if tuple(offset.shape) not in ((sizes.b,), sizes.lead):
@@ -44,10 +44,9 @@ class _Diagonal(Mask):
         return misfit_integers(f"{name} offset", offset, sizes.device, None, None)
 
     def settle(self, sizes: Sizes) -> Self:
-        offset = getattr(self, "offset")  # noqa: B009
-        if isinstance(offset, Tensor):
-            return replace(self, offset=offset.reshape(sizes.b, 1, 1, 1))  # type: ignore[call-arg]
-        return self if offset is not None else replace(self, offset=sizes.m - sizes.n)  # type: ignore[call-arg]
+        if isinstance(self.offset, Tensor):
+            return replace(self, offset=self.offset.reshape(sizes.b, 1, 1, 1))  # type: ignore[call-arg]
+        return self if self.offset is not None else replace(self, offset=sizes.m - sizes.n)  # type: ignore[call-arg]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         place = self._place

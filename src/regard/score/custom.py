@@ -116,6 +116,8 @@ class Custom(Score):
 
     function: Callable[[Tensor, Tensor], Tensor]
     any_widths = True
+    # it may hold weights in that dtype
+    keeps_dtype = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -6,6 +6,7 @@ Shapes that change make torch compile once more, for any shape; compiled code is
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from regard.core import Online, Pair, Pointwise, Row, Tile
 from regard.core.terms import Pull
-from regard.engine.call import Call, Cost, has_compiler
+from regard.engine.call import Call, Cost
 from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
 from regard.engine.tiles.function import attend_by_tiles
@@ -25,6 +26,11 @@ from regard.engine.tiles.work import Work
 # fused features never reach memory, so tiles are larger than those of `tiled`
 BUDGET = 2**19
 _log = logging.getLogger("regard")
+
+
+def has_compiler() -> bool:
+    """Whether torch.compile finds a C++ compiler for the CPU."""
+    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
 
 
 def refuse(call: Call) -> str | None:
