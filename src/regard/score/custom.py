@@ -66,6 +66,13 @@ class Call(Pair):
         _check_shape(scores, query, key)
         return scores
 
+    def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        # a tile is written over, but what the function returns may be a view of something of its own
+        return self(query, key).clone()
+
+    def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        return self(query, key).clone()
+
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
         with torch.enable_grad(), _Captured((query, key, *self.tensors)) as seen:
