@@ -16,7 +16,7 @@ from benchmarks.measure import time_case, weigh_contender
 from benchmarks.report import Block, describe_machine, show_block, show_head, write_page
 
 EXAMPLES = """examples:
-  python -m benchmarks                            all cases, a quarter of an hour
+  python -m benchmarks                            all cases, some minutes
   python -m benchmarks --quick                    all cases on small tensors, to see that they run
   python -m benchmarks --only dot --only window   some of them
   python -m benchmarks --out docs/benchmarks.md   the table as a page

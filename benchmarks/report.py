@@ -53,8 +53,9 @@ def list_cells(block: Block) -> Iterable[tuple[str, ...]]:
         if row.missing:
             yield row.contender, f"n/a: {row.missing}", "", "", ""
             continue
+        spread = f"± {row.spread:.0%}" if len(row.seconds) > 1 else "?"
         speed = "" if first.missing else f"{first.median / row.median:.2f} ×"
-        yield row.contender, show_time(row.median), f"± {row.spread:.0%}", speed, show_bytes(row.extra)
+        yield row.contender, show_time(row.median), spread, speed, show_bytes(row.extra)
 
 
 def show_block(block: Block) -> str:
@@ -99,8 +100,8 @@ def write_page(blocks: Sequence[Block], machine: str, command: str, date: str, r
         "Everything is float32 on the CPU. Contenders of a case take turns in one process; the median"
         f" of {repeat} turns counts, with half the distance between the quartiles. Speed is the first contender's time"
         " over this one's. Extra memory is the most that is resident during one call beyond what was before it, the"
-        " result included, each measured in a fresh process (`benchmarks/peak.py`). All contenders of a case were checked to"
-        " give the same result, except where one says that it has no mask.", "",
+        " result included, each measured in a fresh process (`benchmarks/peak.py`). All contenders of a case were"
+        " checked to give the same result, except where one says that it has no mask.", "",
     ]  # fmt: skip
     for block in blocks:
         lines += [f"## {block.name}", "", f"{block.title}.", "", "| " + " | ".join(HEAD) + " |"]

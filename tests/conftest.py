@@ -11,6 +11,7 @@ from torch.utils import _device
 
 # a hook is found by its name; here, because the controller of xdist reads no other conftest
 from tests.counts import pytest_terminal_summary  # noqa: F401
+from tests.fuzz import publish
 
 # all public doors to uninitialised memory
 DOORS = [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]
@@ -41,6 +42,12 @@ def _empty_is_nan():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _seed():
+    # torch's global generator, which gradcheck draws from too: the same numbers whatever ran before
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def data() -> pathlib.Path:
     """The folder of data sets."""
@@ -52,7 +59,9 @@ def data() -> pathlib.Path:
     return folder
 
 
-def pytest_configure():
+def pytest_configure(config: pytest.Config):
+    # a second summary: one conftest holds one hook of a name
+    config.pluginmanager.register(publish)
     # workers that each take every core only wait for one another
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)

@@ -29,6 +29,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, count in sorted(tried.items()):
         terminalreporter.line(f"{count:,} combinations {name}")
     if reasons:
-        terminalreporter.line(f"{sum(reasons.values()):,} left out, for {len(reasons)} reasons; the most frequent ones:")
+        terminalreporter.line(f"{sum(reasons.values()):,} left out, for {len(reasons)} reasons; the most frequent:")
     for name, count in reasons.most_common(LINES):
         terminalreporter.line(f"  {count:,} × {name}")

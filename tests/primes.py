@@ -1,4 +1,4 @@
-"""Terms at sizes that are distinct primes, where no two axes can be taken for one another: what gradients are tested on."""
+"""Terms at sizes that are distinct primes, where no axis can be taken for another: what gradients are tested on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every term of the library at sizes that suit it, found by walking the rooms: what the tables of the tests are made of."""
+"""Every term of the library at sizes that suit it, found by walking the rooms: what test tables are made of."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard import attend, bias, mask, score, weigh
+import regard
 from regard.core import Bias, Mask, Score, Sizes, Term, Weigh
 from regard.mask import Causal, Document, Edges, Full, Grid, Lengths, Window
 
-ROOMS: dict[str, ModuleType] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
+ROOMS: dict[str, ModuleType] = {
+    "score": regard.score, "weigh": regard.weigh, "mask": regard.mask, "bias": regard.bias,
+}  # fmt: skip
 
 # samples() are made for these; a grid of 2 × 3 cells wants six queries and six keys
 SAMPLE_SIZES = (
@@ -110,8 +112,8 @@ def learned(*terms: Term | None) -> list[Tensor]:
 
 
 def run(combination: Combination, inputs: tuple[Tensor, ...], backend: str, **options: Any) -> tuple[Tensor, ...]:
-    """The output, and the gradients of query, key, value and all learned tensors of the terms under a fixed cotangent."""
-    out = attend(*inputs, **combination.terms, backend=backend, **options)
+    """The output, and the gradients of query, key, value and the terms' learned tensors under a fixed cotangent."""
+    out = regard.attend(*inputs, **combination.terms, backend=backend, **options)
     leaves = [*inputs, *learned(*combination.terms.values())]
     grads = torch.autograd.grad(out, leaves, cotangent(out), materialize_grads=True, allow_unused=True)
     return out.detach(), *grads

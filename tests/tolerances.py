@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# of the largest number in the expected tensor, at least one: sums cancel, so small entries carry the error of large ones
+# of the largest number in the expected tensor, at least one: sums cancel, small entries bear the error of large ones
 TOLERANCES = {
     torch.float64: 1e-11,
     torch.float32: 1e-5,

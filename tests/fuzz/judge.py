@@ -23,8 +23,8 @@ from tests.fuzz.data import Case
 
 # how many times eager's own error: for outputs, for gradients, and for the mean of either
 OUTPUT, GRADIENT, MEAN = 2.0, 3.0, 1.5
-# a score this many times closer to a kink than rounding moves it has no one answer
-NEAR = 64.0
+# a score this many times closer to a kink than rounding moves it has no one answer, nor one that moves by this much
+NEAR, LOST = 64.0, 1.0
 
 
 class _Disturb(torch.autograd.Function):
@@ -43,6 +43,8 @@ class Noise:
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
         self.unit = torch.finfo(dtype).eps / 2
+        # eager code may normalise the weights, or what they summed up: try both, since they round in other places
+        self.divides_last = bool(seed % 2)
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -61,10 +63,13 @@ def compute_dtype(case: Case) -> torch.dtype:
     return torch.float32
 
 
-def evaluate(case: Case, dtype: torch.dtype, rounded: oracle.Rounded = oracle.as_is) -> dict[str, Tensor]:
+def evaluate(
+    case: Case, dtype: torch.dtype, rounded: oracle.Rounded = oracle.exactly, by_torch: bool = False
+) -> dict[str, Tensor]:
     """The oracle's output and gradients by name, computed in `dtype`."""
     leaves = {at: x.to(dtype).requires_grad_(at in case.learned) for at, x in case.leaves.items()}
-    out = oracle.attention(case, {at: case.canonical(at, x) for at, x in leaves.items()}, rounded)
+    tensors = {at: case.canonical(at, x) for at, x in leaves.items()}
+    out = oracle.torch_attention(case, tensors) if by_torch else oracle.attention(case, tensors, rounded)
     grad = case.grad.to(dtype).reshape(out.shape)
     grads = torch.autograd.grad(
         out, [leaves[at] for at in case.learned], grad, allow_unused=True, materialize_grads=True
@@ -83,8 +88,12 @@ def find_ill_posed(case: Case) -> Tensor:
         return nobody
     tensors = {at: case.canonical(at, x) for at, x in case.leaves.items()}
     scores = oracle.score(case, tensors)
-    moved = [oracle.score(case, tensors, Noise(compute_dtype(case), seed)) for seed in range(2)]
-    reach = NEAR * torch.stack([(m - scores).abs() for m in moved]).amax((0, -1))[..., None]
+    moved = oracle.score(case, tensors, Noise(compute_dtype(case), 0))
+    shift = (moved - scores).abs().amax(-1)
+    if case.weigh in ("softmax", "sigmoid", "entmax"):
+        # rounding alone changes the weights by a factor: scores of 1e9 in float32 are whole hundreds
+        nobody = shift > LOST
+    reach = NEAR * shift[..., None]
     if case.gumbel is not None:
         scores = scores + case.gumbel
         reach = reach + NEAR * torch.finfo(compute_dtype(case)).eps * case.gumbel.abs().amax(-1, keepdim=True)
@@ -98,7 +107,7 @@ def find_ill_posed(case: Case) -> Tensor:
         weights = oracle.weigh(case, tensors, scores)
         # tau from the support: score − weight is the same for all of it
         tau = torch.where(weights > 0, scores - weights, torch.inf).amin(-1, keepdim=True)
-        return (((scores - tau).abs() <= reach) & case.allowed).any(-1)
+        return nobody | (((scores - tau).abs() <= reach) & case.allowed).any(-1)
     if case.weigh == "sum":
         total = scores.masked_fill(~case.allowed, 0.0).sum(-1, keepdim=True)
         return ((total.abs() <= reach * case.m) & case.allowed).any(-1)
@@ -123,10 +132,11 @@ class Verdict:
     @property
     def is_good(self) -> bool:
         # written so that NaN fails
-        return not self.complaint and self.worst <= self.limit and self.mean <= MEAN
+        return not self.complaint and self.worst <= self.limit
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.complaint or f'max {self.worst:.3g} of {self.limit}, mean {self.mean:.3g} of {MEAN}'}"
+        size = f"error {self.worst:.3g} times eager's own, allowed are {self.limit:g}"
+        return f"{self.what}: {self.complaint or size}"
 
 
 def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], limit: float) -> Verdict:
@@ -148,7 +158,9 @@ def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], l
     if not own:
         return Verdict(what, 0, 0, limit, "eager itself fails: nothing was tested")
     spread = (((target + 0.3) - 0.3) - target).double().abs()
-    unit = torch.finfo(got.dtype).eps * target.double().abs().max().item()
+    info = torch.finfo(got.dtype)
+    # below the smallest normal number all are equally far apart
+    unit = info.eps * max(target.double().abs().max().item(), info.smallest_normal)
     floor, floor_mean = (min(2 * x.item(), unit) for x in (spread.max(), spread.mean()))
     return Verdict(
         what,

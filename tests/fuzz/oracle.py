@@ -1,8 +1,8 @@
 """Attention written out n×m from the formulas of the papers, in whatever dtype it is given: it shares nothing with the library.
 
-Run in float64 it is the reference; run in the call's own dtype it is the eager code that a user would write, whose own
-error is the yardstick. `rounded` marks every place at which that code rounds a number: the reference passes numbers on,
-`judge.Noise` disturbs each of them as rounding would.
+Run in float64 and `exactly` it is the reference; run in the call's own dtype and `as_is` it is the eager code that a user
+would write, whose own error is the yardstick. `rounded` marks every place at which that code rounds a number: both pass
+numbers on, `judge.Noise` disturbs each of them as rounding would.
 """
 
 from __future__ import annotations
@@ -17,18 +17,35 @@ from torch.nn import functional
 from tests.fuzz.pairs import write_bias
 
 Rounded = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "silu": lambda x: x * torch.sigmoid(x),
-    "leaky_relu": lambda x: torch.where(x > 0, x, 0.2 * x),
-}
 
 
 def as_is(x: Tensor) -> Tensor:
     return x
 
 
-def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = as_is) -> Tensor:
+def exactly(x: Tensor) -> Tensor:
+    return x
+
+
+def _act(name: str, x: Tensor, rounded: Rounded) -> Tensor:
+    if name == "silu":
+        return x * torch.sigmoid(x)
+    if name == "leaky_relu":
+        return torch.where(x > 0, x, 0.2 * x)
+    if rounded is as_is:
+        return torch.tanh(x)
+    if rounded is not exactly:
+        # the derivative 1 − tanh² of a tanh that was rounded
+        fixed = rounded(torch.tanh(x.detach()))
+        return fixed + (x - x.detach()) * (1 - fixed * fixed)
+    # by exponentials: torch's derivative has no correct digit left where tanh is near one
+    low, high = x.clamp(max=0), x.clamp(min=0)
+    down = torch.expm1(2 * low) / (1 + torch.exp(2 * low))
+    return torch.where(x > 0, -torch.expm1(-2 * high) / (1 + torch.exp(-2 * high)), down)
+
+
+
+def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
     """All scores with their bias, (b, h, n, m), before any mask."""
     query, key = rounded(tensors["query"]), _of_heads(rounded(tensors["key"]), case.h)
     name, facts = case.score, case.facts
@@ -36,20 +53,20 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = as_is) -> Te
     if name == "dot":
         scores = rounded(rounded(query @ key.mT) * facts["scale"])
         if facts["cap"] is not None:
-            scores = rounded(facts["cap"] * torch.tanh(scores / facts["cap"]))
+            scores = rounded(facts["cap"] * _act("tanh", scores / facts["cap"], rounded))
     elif name == "bilinear":
         scores = rounded(rounded(query @ weights[0]) @ key.mT)
     elif name == "cosine":
         scale = weights[0].reshape(-1, 1, 1) if weights else facts["scale"]
         scores = rounded(rounded(_unit(query, rounded) @ _unit(key, rounded).mT) * scale)
     elif name == "additive":
-        mixed = rounded(ACTIVATIONS[facts["activation"]](rounded(query[..., :, None, :] + key[..., None, :, :])))
+        mixed = rounded(_act(facts["activation"], rounded(query[..., :, None, :] + key[..., None, :, :]), rounded))
         scores = rounded((mixed * _per_head(weights[0], 2)).sum(-1))
     elif name == "concat":
         left = (query * _per_head(weights[0], 1)).sum(-1)
         right = (key * _per_head(weights[1], 1)).sum(-1)
         mixed = rounded(rounded(left)[..., :, None] + rounded(right)[..., None, :])
-        scores = rounded(ACTIVATIONS[facts["activation"]](mixed))
+        scores = rounded(_act(facts["activation"], mixed, rounded))
     elif name == "gaussian":
         width = _per_head(weights[0], 2) if weights else facts["width"]
         step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]) * width)
@@ -71,16 +88,19 @@ def user_score(query: Tensor, key: Tensor, weight: Tensor) -> Tensor:
     return torch.sin((query * weight) @ key.transpose(-1, -2)) - (query.unsqueeze(-2) - key.unsqueeze(-3)).abs().mean(-1)
 
 
-def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded = as_is) -> Tensor:
+def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded = exactly) -> Tensor:
     """The weights of all pairs, zero where the mask hides and in rows that have nothing."""
     allowed, facts, name = case.allowed, case.facts, case.weigh
+    if name in ("softmax", "sum") and rounded is not as_is:
+        mass, total = _mass(case, tensors, scores, rounded)
+        return rounded(mass / total)
     if name == "softmax":
         hidden = scores.masked_fill(~allowed, -torch.inf)
         if "weigh.0" in tensors:
-            sink = rounded(tensors["weigh.0"]).reshape(1, -1, 1, 1).expand(*hidden.shape[:2], hidden.shape[2], 1)
-            return _softmax(torch.cat([hidden, sink], -1), rounded)[..., :-1]
+            sink = tensors["weigh.0"].reshape(1, -1, 1, 1).expand(*hidden.shape[:2], hidden.shape[2], 1)
+            return torch.softmax(torch.cat([hidden, sink], -1), -1)[..., :-1]
         some = allowed.any(-1, keepdim=True)
-        return _softmax(hidden.masked_fill(~some, 0.0), rounded).masked_fill(~allowed, 0.0)
+        return torch.softmax(hidden.masked_fill(~some, 0.0), -1).masked_fill(~allowed, 0.0)
     if name == "relu":
         shown = scores.masked_fill(~allowed, 0.0).relu()
         return rounded(rounded(shown ** facts["power"]) * facts["weigh scale"])
@@ -88,8 +108,8 @@ def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
         return rounded(torch.sigmoid(rounded(scores + facts["shift"]))).masked_fill(~allowed, 0.0)
     if name == "sum":
         shown = scores.masked_fill(~allowed, 0.0)
-        total = rounded(shown.sum(-1, keepdim=True))
-        return rounded(shown / torch.where(total == 0, torch.inf, total))
+        total = shown.sum(-1, keepdim=True)
+        return shown / torch.where(total == 0, torch.inf, total)
     if name == "entmax":
         return _entmax(scores, allowed, facts["alpha"], rounded)
     if name == "hard":
@@ -99,16 +119,44 @@ def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
     raise AssertionError(name)
 
 
-def attention(case: Any, tensors: dict[str, Tensor], rounded: Rounded = as_is) -> Tensor:
+def attention(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
     """The whole call, (b, h, n, e)."""
     value = _of_heads(rounded(tensors["value"]), case.h)
     if case.m == 0:
         # no key at all; the sum keeps the result a function of its inputs
         return value.new_zeros(case.b, case.h, case.n, case.e) + sum(t.sum() * 0 for t in tensors.values())
-    weights = weigh(case, tensors, score(case, tensors, rounded), rounded)
-    if case.keep is not None:
-        weights = rounded(weights * case.keep.to(weights.dtype))
-    return rounded(weights @ value)
+    scores = score(case, tensors, rounded)
+    if getattr(rounded, "divides_last", False) and case.weigh in ("softmax", "sum"):
+        mass, total = _mass(case, tensors, scores, rounded)
+        return rounded(rounded(_kept(case, mass, rounded) @ value) / total)
+    return rounded(_kept(case, weigh(case, tensors, scores, rounded), rounded) @ value)
+
+
+def torch_attention(case: Any, tensors: dict[str, Tensor]) -> Tensor:
+    """The same call as a user hands it to torch's fused kernel: plain tensors, one additive mask."""
+    query, key, value = tensors["query"], tensors["key"], tensors["value"]
+    weights = [tensors[f"score.{at}"] for at in range(2) if f"score.{at}" in tensors]
+    scale = 1.0
+    if case.score == "dot":
+        scale = case.facts["scale"]
+    elif case.score == "bilinear":
+        query = query @ weights[0]
+    elif case.score == "cosine":
+        query, key = _unit(query, as_is), _unit(key, as_is)
+        query = query * (weights[0].reshape(-1, 1, 1) if weights else case.facts["scale"])
+    else:
+        query, key = functional.elu(query) + 1, functional.elu(key) + 1
+    bias = torch.zeros((), dtype=query.dtype)
+    if case.bias != "none":
+        named = {at: t for at, t in tensors.items() if at.startswith("bias")}
+        bias = write_bias(case.bias, named, case.facts, case.n, case.m, query.dtype)
+    mask = torch.where(case.allowed, bias, -torch.inf).to(query.dtype)
+    key, value = _of_heads(key, case.h), _of_heads(value, case.h)
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+def _kept(case: Any, weights: Tensor, rounded: Rounded) -> Tensor:
+    return weights if case.keep is None else rounded(weights * case.keep.to(weights.dtype))
 
 
 def _of_heads(x: Tensor, heads: int) -> Tensor:
@@ -129,12 +177,24 @@ def _unit(x: Tensor, rounded: Rounded) -> Tensor:
     return rounded(x / rounded(torch.sqrt(rounded((x * x).sum(-1, keepdim=True)))))
 
 
-def _softmax(scores: Tensor, rounded: Rounded) -> Tensor:
-    if rounded is as_is:
-        return torch.softmax(scores, -1)
-    # step by step, so that each step can be disturbed
-    mass = rounded(torch.exp(rounded(scores - scores.amax(-1, keepdim=True).detach())))
-    return rounded(mass / rounded(mass.sum(-1, keepdim=True)))
+def _mass(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded) -> tuple[Tensor, Tensor]:
+    """Softmax and Sum step by step, so that each step can be disturbed: what is divided, and by what."""
+    if case.weigh == "sum":
+        mass = scores.masked_fill(~case.allowed, 0.0)
+        total = mass.sum(-1, keepdim=True)
+    else:
+        hidden = scores.masked_fill(~case.allowed, -torch.inf)
+        peak = hidden.amax(-1, keepdim=True).detach()
+        sink = None
+        if "weigh.0" in tensors:
+            sink = rounded(tensors["weigh.0"]).reshape(1, -1, 1, 1)
+            peak = torch.maximum(peak, sink.detach())
+        peak = torch.where(peak == -torch.inf, 0.0, peak)
+        mass = rounded(torch.exp(rounded(hidden - peak)))
+        total = mass.sum(-1, keepdim=True)
+        if sink is not None:
+            total = total + rounded(torch.exp(rounded(sink - peak)))
+    return mass, rounded(torch.where(total == 0, torch.inf, total))
 
 
 def _entmax(scores: Tensor, allowed: Tensor, alpha: float, rounded: Rounded) -> Tensor:

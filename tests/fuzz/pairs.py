@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -90,6 +91,7 @@ def list_slopes(heads: int) -> list[float]:
     return list_slopes(closest) + list_slopes(2 * closest)[0::2][: heads - closest]
 
 
+@functools.cache
 def _bucket(ahead: int, buckets: int, most: int, two_sided: bool) -> int:
     """T5's bucket of one relative position, as `transformers` computes it: key minus query, logarithms in float32."""
     result = 0

@@ -54,6 +54,8 @@ def list_slopes(num_heads: int) -> list[float]:
     >>> list_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
     """
+    if num_heads == 0:
+        return []
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * k / power) for k in range(1, power + 1)]
     extra = [2 ** (-4 * k / power) for k in range(1, 2 * power + 1, 2)]

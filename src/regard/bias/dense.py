@@ -22,6 +22,8 @@ class Dense(Bias):
     """
 
     values: Tensor
+    # its own rule says more about a tensor of another kind
+    learns = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:
@@ -37,6 +39,8 @@ class Dense(Bias):
                 if hint
                 else f"bias must be floating point, got {kind}."
             )
+        if self.values.device != sizes.device:
+            return f"{self} must hold tensors on the query's device {sizes.device}, got one on {self.values.device}."
         if not sizes.takes(self.values):
             return f"bias must broadcast to the scores {sizes.pairs}, got shape {tuple(self.values.shape)}."
         return None

@@ -20,6 +20,8 @@ class Mask(Term):
     covered tile is. The defaults promise nothing.
     """
 
+    learns = False
+
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """True where query i of head h of sequence b may attend to key j; index tensors broadcast."""
         raise NotImplementedError
@@ -57,7 +59,7 @@ class _Two(Mask):
         return []
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.misfit(sizes) or self.other.misfit(sizes)
+        return self.one.complain(sizes) or self.other.complain(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes), self.other.settle(sizes))
@@ -125,7 +127,7 @@ class Not(Mask):
         return f"~{self.one}"
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.misfit(sizes)
+        return self.one.complain(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes))

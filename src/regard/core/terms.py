@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from regard.core.kinds import list_kinds, misfit_kind
 from regard.core.sizes import Sizes, Tile
 
 Pull = Callable[[Tensor], tuple[Tensor | None, ...]]
@@ -17,6 +18,9 @@ Pull = Callable[[Tensor], tuple[Tensor | None, ...]]
 @dataclass(frozen=True, repr=False)
 class Term:
     """A choice: immutable, comparable, and readable in a test id, a config or the legend of a figure."""
+
+    # whether its tensors are numbers that could be learned; masks hold indices
+    learns: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         shown = [(f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr]
@@ -41,8 +45,23 @@ class Term:
             self, **{n: next(rest) for n, v in values.items() if isinstance(v, Tensor) and v.is_floating_point()}
         )
 
+    def complain(self, sizes: Sizes) -> str | None:
+        """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
+        names = tuple(f.name for f in fields(self))
+        for name, kinds in list_kinds(type(self), names):  # type: ignore[arg-type] # mypy: classes are not Hashable
+            value = getattr(self, name)
+            if problem := misfit_kind(f"{type(self).__name__} {name}", value, kinds):
+                return problem
+            if self.learns and isinstance(value, Tensor):
+                if not value.is_floating_point():
+                    kind = str(value.dtype).removeprefix("torch.")
+                    return f"{type(self).__name__} {name} must be floating point, got {kind}."
+                if value.device != sizes.device:
+                    return f"{self} must hold tensors on the query's device {sizes.device}, got one on {value.device}."
+        return self.misfit(sizes)
+
     def misfit(self, sizes: Sizes) -> str | None:
-        """Why this term cannot serve a call of these sizes, or None. `check` turns the answer into the error."""
+        """Why this term's own rules forbid a call of these sizes, or None; its fields are of the right kind by then."""
         return None
 
     def settle(self, sizes: Sizes) -> Self:

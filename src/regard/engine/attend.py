@@ -84,7 +84,7 @@ def _plan(
 ) -> Plan:  # fmt: skip
     score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
     sizes = check(query, key, value, score)
-    check_terms(sizes, score, weigh, mask, bias, dropout)
+    check_terms(sizes, score, weigh, mask, bias, dropout, generator)
     needs_grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
     if draw:
         weigh = weigh.settle(sizes)

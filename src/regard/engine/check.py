@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import NoneType
 
 import torch
 from torch import Tensor
 
 from regard.bias import Dense
 from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
+from regard.core.kinds import describe, misfit_kind
 from regard.mask import Allowed
 from regard.score import Custom
 
@@ -80,13 +81,13 @@ def as_score(score: Score | Callable[[Tensor, Tensor], Tensor]) -> Score:
         return score
     if callable(score) and not isinstance(score, type):
         return Custom(score)
-    raise RegardError(f"score must be a Score such as Dot() or a function of two tiles, got {_describe(score)}.")
+    raise RegardError(f"score must be a Score such as Dot() or a function of two tiles, got {describe(score)}.")
 
 
 def as_weigh(weigh: Weigh) -> Weigh:
     if isinstance(weigh, Weigh):
         return weigh
-    raise RegardError(f"weigh must be a weigher such as Softmax(), got {_describe(weigh)}.")
+    raise RegardError(f"weigh must be a weigher such as Softmax(), got {describe(weigh)}.")
 
 
 def as_mask(mask: Mask | Tensor) -> Mask:
@@ -94,7 +95,7 @@ def as_mask(mask: Mask | Tensor) -> Mask:
         return mask
     if isinstance(mask, Tensor):
         return Allowed(mask)
-    raise RegardError(f"mask must be a mask such as Causal() or a bool tensor (True = attend), got {_describe(mask)}.")
+    raise RegardError(f"mask must be a mask such as Causal() or a bool tensor (True = attend), got {describe(mask)}.")
 
 
 def as_bias(bias: Bias | Tensor | None) -> Bias | None:
@@ -102,30 +103,21 @@ def as_bias(bias: Bias | Tensor | None) -> Bias | None:
         return bias
     if isinstance(bias, Tensor):
         return Dense(bias)
-    raise RegardError(f"bias must be a bias such as Alibi() or a tensor, got {_describe(bias)}.")
+    raise RegardError(f"bias must be a bias such as Alibi() or a tensor, got {describe(bias)}.")
 
 
-def check_terms(sizes: Sizes, score: Score, weigh: Weigh, mask: Mask, bias: Bias | None, dropout: float) -> None:
+def check_terms(
+    sizes: Sizes, score: Score, weigh: Weigh, mask: Mask, bias: Bias | None, dropout: float, generator: object
+) -> None:
     """Each term's own complaint about this call, raised."""
     for term in (score, weigh, mask, bias):
-        if term is None:
-            continue
-        for tensor in term.tensors:
-            if tensor.device != sizes.device:
-                raise RegardError(
-                    f"{term} must hold tensors on the query's device {sizes.device}, got one on {tensor.device}."
-                )
-        if problem := term.misfit(sizes):
+        if term is not None and (problem := term.complain(sizes)):
             raise RegardError(problem)
-    if not 0.0 <= dropout < 1.0:
-        raise RegardError(f"dropout must lie in [0, 1), got {dropout}.")
+    if misfit_kind("dropout", dropout, (float,)) or not 0.0 <= dropout < 1.0:
+        raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
+    if problem := misfit_kind("generator", generator, (torch.Generator, NoneType)):
+        raise RegardError(problem)
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__} (write {value.__name__}(…))"
-    return f"{value!r}" if isinstance(value, str | int | float | bool) else type(value).__name__

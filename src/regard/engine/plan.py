@@ -19,14 +19,15 @@ class Plan:
 
     call: Call
     backend: str
+    by_name: bool = False
 
     @property
     def refusals(self) -> dict[str, str]:
         """Each other backend with its reason: what it cannot do, or what the chosen one does better."""
         others = {name: module for name, module in BACKENDS.items() if name != self.backend}
+        better = f"backend={self.backend!r} was asked for." if self.by_name else f"{self.backend} comes first."
         return {
-            name: module.refuse(self.call) or module.decline(self.call) or f"{self.backend} comes first."
-            for name, module in others.items()
+            name: module.refuse(self.call) or module.decline(self.call) or better for name, module in others.items()
         }
 
     @property
@@ -56,10 +57,10 @@ def plan(call: Call, backend: str) -> Plan:
             if module.refuse(call) is None and module.decline(call) is None:
                 return Plan(call, name)
         raise AssertionError("tiled takes everything")
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         names = ", ".join(repr(name) for name in ("auto", *BACKENDS))
         raise RegardError(f"backend must be one of {names}, got {backend!r}.")
     why = BACKENDS[backend].refuse(call)
     if why is not None:
         raise RegardError(f"backend={backend!r} cannot take this call: {why} Use backend='auto', or see explain(...).")
-    return Plan(call, backend)
+    return Plan(call, backend, by_name=True)

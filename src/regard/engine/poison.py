@@ -7,6 +7,7 @@ with its own allowed keys alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,7 @@ _ROWS = 2**20
 
 def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run) -> Tensor:
     """`run` on rows that hold only finite numbers, with the rows that see others put right."""
-    if all(_is_finite(x) for x in (query, key, value)):
+    if _are_finite(query, key, value):
         return run(query, key, value)
     sizes = call.sizes
     repeats = sizes.h // sizes.g
@@ -43,9 +44,10 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run) 
     return out.index_put(places, shown)
 
 
-def _is_finite(x: Tensor) -> bool:
+def _are_finite(*rows: Tensor) -> bool:
     # a sum is the quickest look: it is finite only if all is, and where it overflowed the second look decides
-    return bool(x.detach().sum().isfinite()) or bool(x.detach().isfinite().all())
+    total = sum(x.detach().sum() for x in rows)
+    return math.isfinite(total) or all(bool(x.detach().isfinite().all()) for x in rows)
 
 
 def _bad(x: Tensor) -> Tensor:

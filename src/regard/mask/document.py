@@ -47,10 +47,13 @@ class Document(Mask):
 
     def settle(self, sizes: Sizes) -> Self:
         queries = self.segments if self.query_segments is None else self.query_segments
-        return replace(self, segments=self.segments.reshape(-1, sizes.m), query_segments=queries.reshape(-1, sizes.n))
+        keys = self.segments.reshape(1 if self.segments.ndim == 1 else sizes.b, sizes.m)
+        queries = queries.reshape(1 if queries.ndim == 1 else sizes.b, sizes.n)
+        return replace(self, segments=keys, query_segments=queries)
 
     def _pick(self, ids: Tensor, b: Tensor, at: Tensor) -> Tensor:
-        ids = ids.reshape(-1, ids.shape[-1])
+        if ids.ndim == 1:
+            return ids[at]
         return ids[b if ids.shape[0] > 1 else 0, at]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -61,6 +64,9 @@ class Document(Mask):
     def _reach(self) -> tuple[Tensor, Tensor]:
         """The first and one past the last key of each query's segment, over all sequences."""
         assert self.query_segments is not None
+        if self.segments.numel() == 0 or self.query_segments.numel() == 0:
+            none = self.segments.new_zeros(self.query_segments.shape[1])
+            return none, none
         b = max(self.segments.shape[0], self.query_segments.shape[0])
         ids = self.segments.expand(b, -1)
         wanted = self.query_segments.expand(b, -1)
@@ -76,5 +82,7 @@ class Document(Mask):
 
     def span(self, tile: Tile) -> range:
         start, stop = (x[tile.i.start : tile.i.stop] for x in self._reach)
+        if not start.numel():
+            return range(tile.j.start, tile.j.start)
         low = max(int(start.min()), tile.j.start)
         return range(low, max(low, min(int(stop.max()), tile.j.stop)))

@@ -37,7 +37,8 @@ class Lengths(Mask):
         return misfit_integers("lengths", self.lengths, sizes.device, 0, sizes.m, "the number of keys")
 
     def settle(self, sizes: Sizes) -> Self:
-        return replace(self, lengths=self.lengths.reshape(sizes.b, 1, -1, 1))
+        per_sequence = tuple(self.lengths.shape) in ((sizes.b,), sizes.lead)
+        return replace(self, lengths=self.lengths.reshape(sizes.b, 1, 1 if per_sequence else sizes.n, 1))
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         lengths = self.lengths
@@ -50,8 +51,10 @@ class Lengths(Mask):
         return torch.arange(tile.j.start, tile.j.stop, device=tile.device) < tile.slice(self.lengths)
 
     def span(self, tile: Tile) -> range:
-        longest = int(tile.slice(self.lengths).max())
+        lengths = tile.slice(self.lengths)
+        longest = int(lengths.max()) if lengths.numel() else 0
         return range(tile.j.start, max(min(tile.j.stop, longest), tile.j.start))
 
     def covers(self, tile: Tile) -> bool:
-        return int(tile.slice(self.lengths).min()) >= tile.j.stop
+        lengths = tile.slice(self.lengths)
+        return lengths.numel() > 0 and int(lengths.min()) >= tile.j.stop

@@ -31,6 +31,8 @@ class _Diagonal(Mask):
     def _bounds(self) -> tuple[int, int]:
         place = self._place
         if isinstance(place, Tensor):
+            if place.numel() == 0:
+                return 0, 0
             low, high = torch.aminmax(place)
             return int(low), int(high)
         return place, place
@@ -70,9 +72,9 @@ class _Diagonal(Mask):
         pattern = self._patterns.get(at)
         if pattern is None:
             before, after = self._reach()
-            ahead = torch.arange(at[0] - rows + 1, at[0] + columns, device=tile.device)
+            ahead = torch.arange(at[0] - max(rows, 1) + 1, at[0] + columns, device=tile.device)
             band = ahead <= after if before is None else (ahead <= after) & (ahead >= -before)
-            pattern = band.unfold(0, columns, 1).flip(0)
+            pattern = band.unfold(0, columns, 1).flip(0)[:rows]
             self._patterns.clear()
             self._patterns[at] = pattern
         return pattern

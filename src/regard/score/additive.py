@@ -45,7 +45,7 @@ class Plain(Pair):
     def __init__(self, weight: Tensor, activation: str) -> None:
         self.tensors = (weight,)
         self.activation = activation
-        self.footprint = self.depth = weight.shape[-1]
+        self.footprint = self.depth = max(weight.shape[-1], 1)
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
@@ -61,7 +61,7 @@ class Reciprocal(Plain):
     def __init__(self, weight: Tensor) -> None:
         self.tensors = (weight,)
         self.activation = "tanh"
-        self.depth = weight.shape[-1]
+        self.depth = max(weight.shape[-1], 1)
 
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
@@ -161,7 +161,7 @@ class Additive(Score):
         return (ACTIVATIONS[self.activation](query.unsqueeze(-2) + key.unsqueeze(-3)) * weight).sum(-1)
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
-        weight = self.weight.reshape(-1, self.weight.shape[-1])
+        weight = self.weight if self.weight.ndim == 2 else self.weight[None]
         if self.activation == "tanh" and _small(query) and _small(key):
             return query, key, Reciprocal(weight)
         return query, key, Plain(weight, self.activation)

@@ -45,6 +45,30 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
+def _untangle(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The tensors, or the leaves they are made of where one is made of another: its gradient would count twice."""
+    made = [t for t in tensors if t.grad_fn is not None]
+    if not made or len(tensors) == 1:
+        return tensors
+    leaves: dict[int, Tensor] = {id(t): t for t in tensors if t.grad_fn is None}
+    own, own_leaves = {t.grad_fn for t in made}, set(leaves)
+    tangled = False
+    for tensor in made:
+        assert tensor.grad_fn is not None
+        todo, seen = [tensor.grad_fn], {tensor.grad_fn}
+        while todo:
+            for node, _ in todo.pop().next_functions:
+                if node is None or node in seen:
+                    continue
+                seen.add(node)
+                todo.append(node)
+                leaf = getattr(node, "variable", None)
+                tangled |= node in own or id(leaf) in own_leaves
+                if leaf is not None:
+                    leaves.setdefault(id(leaf), leaf)
+    return tuple(leaves.values()) if tangled else tensors
+
+
 class Call(Pair):
     """A tile scored by the user's function. All heads at once: what it closes over may be laid out by head."""
 
@@ -57,13 +81,14 @@ class Call(Pair):
         rows = [x[..., :1, :].detach() for x in (query, key)]
         with torch.enable_grad(), _Captured(rows) as seen:
             scores = function(*rows)
-        _check_shape(scores, *rows)
-        self.tensors = tuple(seen.found.values())
+        _check_scores(scores, *rows)
+        self.captured = tuple(seen.found.values())
+        self.tensors = _untangle(self.captured)
         self.closes_over = bool(self.tensors)
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         scores = self.function(query, key)
-        _check_shape(scores, query, key)
+        _check_scores(scores, query, key)
         return scores
 
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
@@ -75,7 +100,7 @@ class Call(Pair):
 
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
-        with torch.enable_grad(), _Captured((query, key, *self.tensors)) as seen:
+        with torch.enable_grad(), _Captured((query, key, *self.captured)) as seen:
             scores = self(query, key)
         if seen.found:
             raise RegardError(
@@ -93,7 +118,7 @@ class Call(Pair):
         return scores.detach(), back
 
 
-def _check_shape(scores: object, query: Tensor, key: Tensor) -> None:
+def _check_scores(scores: object, query: Tensor, key: Tensor) -> None:
     shape = (*query.shape[:-1], key.shape[-2])
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
@@ -101,6 +126,9 @@ def _check_shape(scores: object, query: Tensor, key: Tensor) -> None:
             f"a score function must return (…, i, j) for tiles (…, i, d) and (…, j, d): for query"
             f" {tuple(query.shape)} and key {tuple(key.shape)} that is {shape}, got {got}."
         )
+    if not scores.is_floating_point():
+        kind = str(scores.dtype).removeprefix("torch.")
+        raise RegardError(f"a score function must return floating point, got {kind}.")
 
 
 def _name(function: object) -> str:
@@ -132,7 +160,7 @@ class Custom(Score):
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         scores = self.function(query, key)
-        _check_shape(scores, query, key)
+        _check_scores(scores, query, key)
         return scores
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:

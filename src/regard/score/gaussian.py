@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
+from regard.core.terms import Pull
 
 
 class Distance(Pair):
@@ -19,7 +20,7 @@ class Distance(Pair):
         self.tensors = (width,)
         # a tile and its running difference
         self.footprint = 2
-        self.depth = 2 * width.shape[-1]
+        self.depth = 2 * max(width.shape[-1], 1)
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (width,) = tensors
@@ -36,6 +37,21 @@ class Distance(Pair):
             step = (query[..., f : f + 1] - key[..., None, :, f]).mul_(width[:, None, f : f + 1])
             scores.addcmul_(step, step, value=-0.5)
         return scores
+
+    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+        (width,) = tensors
+
+        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+            dquery, dkey, dwidth = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(width)
+            for f in range(query.shape[-1]):
+                apart = query[..., f : f + 1] - key[..., None, :, f]
+                pulled = grad * apart
+                dquery[..., f], dkey[..., f] = -pulled.sum(-1), pulled.sum(-2)
+                dwidth[:, f] = -pulled.mul_(apart).sum((0, -1, -2)).sum_to_size(width.shape[:1])
+            square = (width * width)[:, None, :]
+            return dquery.mul_(square), dkey.mul_(square), dwidth.mul_(width)
+
+        return self.fill(query, key, *tensors), back
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (width,) = tensors

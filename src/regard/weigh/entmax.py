@@ -31,6 +31,8 @@ class Entmax(Row):
         return [cls(), cls(alpha=1.3)]
 
     def misfit(self, sizes: Sizes) -> str | None:
+        if self.alpha == float("inf"):
+            return "Entmax alpha must be finite, got inf: for the best key alone use Hard()."
         if self.alpha > 1:
             return None
         return f"Entmax alpha must be above 1, got {self.alpha}: for alpha=1 use Softmax()."
@@ -73,6 +75,9 @@ class Sparsemax(Entmax):
     @classmethod
     def samples(cls) -> Sequence[Self]:
         return [cls()]
+
+    def misfit(self, sizes: Sizes) -> str | None:
+        return None if self.alpha == 2 else f"Sparsemax has an alpha of 2, got {self.alpha}: use Entmax({self.alpha})."
 
 
 def _sorted_sums(low: Tensor) -> tuple[Tensor, Tensor, Tensor]:

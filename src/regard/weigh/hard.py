@@ -33,9 +33,11 @@ class Hard(Row):
         return [cls(), cls("sample", seed=5)]
 
     def misfit(self, sizes: Sizes) -> str | None:
-        if self.how in ("argmax", "sample"):
-            return None
-        return f"Hard how must be 'argmax' or 'sample', got {self.how!r}."
+        if self.how not in ("argmax", "sample"):
+            return f"Hard how must be 'argmax' or 'sample', got {self.how!r}."
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            return f"Hard seed must lie in [0, 2**63), got {self.seed}."
+        return None
 
     def settle(self, sizes: Sizes) -> Self:
         if self.how != "sample" or self.seed is not None:

@@ -60,7 +60,9 @@ def estimate(call: Call) -> Cost:
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    rows = call.score.as_dot(query, key)
+    # a score may hold its weights in another precision
+    score = call.score.with_tensors([t.to(query.dtype) for t in call.score.tensors])
+    rows = score.as_dot(query, key)
     assert rows is not None, "refuse lets only dot products through"
     query, key, scale = rows
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))

@@ -51,7 +51,7 @@ def lay_out(sizes: Sizes, mask: Mask, pair: Pair, whole_rows: bool, budget: int)
             keys = min(keys, band + queries)
     keys = max(1, sizes.m if whole_rows else _even(sizes.m, keys))
     queries = _even(sizes.n, _fit(min(sizes.n, queries), pairs // keys))
-    heads = sizes.h if pair.keeps_heads else _fit(sizes.h, pairs // (queries * keys))
+    heads = max(sizes.h, 1) if pair.keeps_heads else _fit(sizes.h, pairs // (queries * keys))
     sequences = _fit(sizes.b, pairs // (queries * keys * max(heads, 1))) if heads == sizes.h else 1
     return Layout(sequences, heads, queries, None if whole_rows else keys)
 

@@ -1,0 +1,65 @@
+"""Of what kind a term's fields must be, read off their own annotations."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from torch import Generator, Tensor
+
+# words for messages; anything else is called by the name of its class
+_WORDS: dict[Any, str] = {
+    int: "an integer", float: "a number", str: "a string", bool: "True or False", Tensor: "a tensor", NoneType: "None",
+    Generator: "a torch.Generator", tuple: "a pair of integers", Callable: "a function",
+}  # fmt: skip
+
+
+def misfit_kind(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
+    """Why the value is of none of these kinds, or None.
+
+    >>> misfit_kind("Causal offset", 1.5, (int, Tensor, NoneType))
+    'Causal offset must be an integer, a tensor or None, got 1.5.'
+    """
+    if any(_is(value, kind) for kind in kinds):
+        return None
+    words = [_WORDS.get(kind) or f"a {kind.__name__.lower()}" for kind in kinds]
+    expected = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f"{name} must be {expected}, got {describe(value)}."
+
+
+def describe(value: Any) -> str:
+    """A value as a message names it: itself where it is short, else its class."""
+    if isinstance(value, type):
+        return f"the class {value.__name__} (write {value.__name__}(…))"
+    return repr(value) if isinstance(value, str | int | float | bool | tuple) else type(value).__name__
+
+
+@cache
+def list_kinds(cls: type, fields: tuple[str, ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """The fields of a term class, each with the kinds that its annotation allows."""
+    hints = get_type_hints(cls)
+    return tuple((name, tuple(_plain(hint) for hint in _parts(hints[name]))) for name in fields)
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+
+
+def _plain(hint: Any) -> Any:
+    origin = get_origin(hint)
+    return Callable if origin is Callable or hint is Callable else origin or hint
+
+
+def _is(value: object, kind: Any) -> bool:
+    if kind is Callable:
+        return callable(value)
+    if kind in (int, float):
+        # numpy's numbers count, True and False do not
+        number = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    if kind is tuple:
+        return isinstance(value, tuple) and len(value) == 2 and all(_is(part, int) for part in value)
+    return isinstance(value, kind)

@@ -1,0 +1,111 @@
+"""Wrong input gives one class of error, with the words that are pinned here, and nothing else."""
+
+import ast
+import pathlib
+import re
+import warnings
+
+import pytest
+import torch
+
+import regard
+from regard import RegardError, attend, explain
+from regard.engine.backends import compiled
+from tests.engine import test_wrong_kinds
+from tests.engine.messages import KEY, MESSAGES, QUERY, VALUE
+
+SRC = pathlib.Path(regard.__file__).parent
+NO_COMPILER = (
+    "backend='compiled' cannot take this call: torch.compile needs a C++ compiler (g++ or clang++) on the PATH."
+    " Use backend='auto', or see explain(...)."
+)
+
+
+@pytest.mark.parametrize(("message", "call"), MESSAGES, ids=[message[:60] for message, _ in MESSAGES])
+def test_the_message_is_pinned(message, call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RegardError) as error:
+            call()
+    assert str(error.value) == message
+    assert "\n" not in message
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setattr(compiled, "has_compiler", lambda: False)
+    with pytest.raises(RegardError) as error:
+        attend(QUERY, KEY, VALUE, backend="compiled")
+    assert str(error.value) == NO_COMPILER
+
+
+def test_it_is_a_value_error():
+    assert issubclass(RegardError, ValueError)
+    with pytest.raises(ValueError, match="mask must be bool"):
+        attend(QUERY, KEY, VALUE, mask=torch.ones(5, 7))
+
+
+def test_explain_complains_as_attend_does():
+    for terms in ({"mask": torch.ones(5, 7)}, {"backend": "flash"}, {"dropout": 1.0}, {"score": "dot"}):
+        with pytest.raises(RegardError) as of_attend:
+            attend(QUERY, KEY, VALUE, **terms)
+        with pytest.raises(RegardError) as of_explain:
+            explain(QUERY, KEY, VALUE, **terms)
+        assert str(of_attend.value) == str(of_explain.value)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "tiled", "reference"])
+def test_the_rules_hold_for_every_backend(backend):
+    with pytest.raises(RegardError, match=r"^lengths must be at most 7 \(the number of keys\), got 9\.$"):
+        attend(QUERY, KEY, VALUE, mask=regard.mask.Lengths(torch.tensor([9, 1])), backend=backend)
+
+
+# --- that the table is complete ---------------------------------------------------------------------------------------
+
+
+def pattern(node: ast.expr) -> str | None:
+    """A message in the source as a regular expression, what is filled in left open."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.escape(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(re.escape(x.value) if isinstance(x, ast.Constant) else ".*" for x in node.values)
+    return None
+
+
+def list_messages(tree: ast.AST) -> list[tuple[int, str]]:
+    """What is raised as a RegardError, and what `misfit…`, `complain` and `refuse` answer."""
+    found = []
+    for node in ast.walk(tree):
+        answers = []
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RegardError":
+            answers = node.args
+        elif isinstance(node, ast.FunctionDef) and re.match(r"misfit|complain|refuse", node.name):
+            returned = [x.value for x in ast.walk(node) if isinstance(x, ast.Return) and x.value]
+            answers = [part for value in returned for part in branches(value)]
+        found += [(x.lineno, text) for x in answers if (text := pattern(x)) is not None]
+    return found
+
+
+def branches(node: ast.expr) -> list[ast.expr]:
+    """The answers of `a if … else b` and `a or b`."""
+    if isinstance(node, ast.IfExp):
+        return [*branches(node.body), *branches(node.orelse)]
+    return [x for value in node.values for x in branches(value)] if isinstance(node, ast.BoolOp) else [node]
+
+
+SOURCE = [
+    pytest.param(text, id=f"{path.relative_to(SRC)}:{line}")
+    for path in sorted(SRC.rglob("*.py"))
+    for line, text in list_messages(ast.parse(path.read_text(encoding="utf-8")))
+]
+
+
+def test_the_source_was_read():
+    # as many as there were when this was written: a refactoring must not hide them from this test
+    assert len(SOURCE) >= 55
+
+
+@pytest.mark.parametrize("text", SOURCE)
+def test_every_message_of_the_source_is_in_the_table(text):
+    pinned = [*(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)), NO_COMPILER]
+    # a refusal comes wrapped in the planner's sentence
+    assert any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned), text

@@ -1,0 +1,75 @@
+"""2,000 random calls on every backend, each judged by the rule in `judge`: more of them with REGARD_FUZZ_CALLS, others with
+REGARD_FUZZ_SEED. A failure prints its draw: `list(examine(Draw(...)))` runs it again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from regard import RegardError, explain
+from tests.fuzz import draw
+from tests.fuzz.build import build
+from tests.fuzz.data import make_case
+from tests.fuzz.examine import examine
+from tests.fuzz.judge import MEAN, find_ill_posed
+from tests.fuzz.publish import PROPERTY
+
+
+@pytest.mark.parametrize("index", range(draw.PARTS))
+def test_error_is_within_eagers_own(index, record_property):
+    worst: dict[str, float] = defaultdict(float)
+    means: dict[str, list[float]] = defaultdict(list)
+    bad = []
+    for drawn in draw.part(index):
+        try:
+            verdicts = list(examine(drawn))
+        except Exception as error:
+            # one call that breaks must not hide the others
+            bad.append(f"{type(error).__name__}: {error}\n    {drawn}")
+            continue
+        for backend, verdict in verdicts:
+            if not verdict.is_good:
+                bad.append(f"{backend} {verdict}\n    {drawn}")
+            if verdict.limit:
+                kind = f"{backend} {'output' if verdict.what == 'output' else 'gradients'}"
+                worst[kind] = max(worst[kind], verdict.worst)
+                means[kind].append(verdict.mean)
+    record_property(PROPERTY, dict(worst))
+    assert not bad, "\n".join(bad)
+    # a tensor of few numbers, or of many that share one error, has a mean that is as much luck as one number: all tensors of a
+    # kind together do not
+    for kind, ratios in means.items():
+        assert sum(ratios) / len(ratios) <= MEAN, f"the mean error of {kind} is {sum(ratios) / len(ratios):.3g} times eager's own"
+
+
+def test_every_pair_of_names_is_drawn():
+    covered = set().union(*(drawn.pairs() for drawn in draw.draw_all(calls=2000)))
+    assert draw.possible_pairs() <= covered
+
+
+def test_torchs_kernels_are_drawn_with_every_dtype_layout_family_mask_and_bias():
+    taken = set()
+    for drawn in draw.draw_all()[:2000]:
+        if drawn.weigh != "softmax" or drawn.dropout or 0 in drawn.sizes:
+            continue
+        tensors, options = build(make_case(drawn))
+        try:
+            explain(*(tensors[at] for at in ("query", "key", "value")), **options, backend="sdpa")
+        except RegardError:
+            continue
+        taken |= {(axis, getattr(drawn, axis)) for axis in ("dtype", "layout", "family", "mask", "bias", "ndim")}
+    wanted = {(axis, value) for axis in ("dtype", "layout", "family", "mask", "bias", "ndim") for value in draw.AXES[axis]}
+    assert taken == wanted
+
+
+def test_few_rows_are_too_close_to_a_kink_to_be_judged():
+    # rows without one right answer are left out of the gradients: were that most of a weigher's rows, nothing would be tested
+    ill, rows = defaultdict(int), defaultdict(int)
+    for drawn in draw.draw_all()[:400]:
+        case = make_case(drawn)
+        ill[drawn.weigh] += int(find_ill_posed(case).sum())
+        rows[drawn.weigh] += case.b * case.h * case.n
+    shares = {weigh: ill[weigh] / rows[weigh] for weigh in rows}
+    assert max(shares.values()) < 0.4, shares
+    assert sum(ill.values()) < 0.15 * sum(rows.values())

@@ -1,0 +1,158 @@
+"""The fuzz itself under test: a blind harness passes everything (cubecl#1070: a NaN reference was accepted, N19)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tests.fuzz import draw, oracle, pairs
+from tests.fuzz.data import make_case
+from tests.fuzz.examine import call, examine
+from tests.fuzz.judge import GRADIENT, Noise, evaluate, find_ill_posed, judge
+
+
+def eager_and_reference(scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A float32 softmax of 300 rows, and the same in float64."""
+    scores = torch.randn(300, 40, generator=torch.Generator().manual_seed(1)) * 3
+    value = torch.randn(40, 5, generator=torch.Generator().manual_seed(2)) * scale
+    return torch.softmax(scores, -1) @ value, torch.softmax(scores.double(), -1) @ value.double()
+
+
+def test_eager_itself_is_good():
+    eager, reference = eager_and_reference()
+    verdict = judge("output", eager, reference, [eager], 2.0)
+    assert verdict.is_good
+    assert 0 < verdict.worst <= 1
+
+
+@pytest.mark.parametrize("factor", [4.0, 100.0, 1e6])
+def test_a_larger_error_is_seen_in_the_one_number_that_has_it(factor):
+    eager, reference = eager_and_reference()
+    worse = eager.clone()
+    worse[17, 3] += factor * (eager.double() - reference).abs().max().item()
+    assert not judge("output", worse, reference, [eager], 2.0).is_good
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+def test_nan_and_inf_in_the_answer_are_seen(poison):
+    eager, reference = eager_and_reference()
+    worse = eager.clone()
+    worse[0, 0] = poison
+    assert not judge("output", worse, reference, [eager], 2.0).is_good
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_reference_that_is_not_finite_tests_nothing_and_says_so(poison):
+    eager, reference = eager_and_reference()
+    reference[5] = poison
+    verdict = judge("output", eager, reference, [eager], 2.0)
+    assert not verdict.is_good
+    assert "nothing was tested" in str(verdict)
+    # not even where the answer agrees
+    assert not judge("output", torch.full_like(eager, poison), torch.full_like(reference, poison), [eager], 2.0).is_good
+
+
+def test_an_eager_that_fails_excuses_nothing():
+    eager, reference = eager_and_reference()
+    verdict = judge("output", eager, reference, [torch.full_like(eager, math.nan)], 2.0)
+    assert not verdict.is_good
+
+
+def test_a_missing_axis_is_seen():
+    eager, reference = eager_and_reference()
+    assert not judge("output", eager[:-1], reference, [eager], 2.0).is_good
+
+
+def test_zeros_are_no_answer_to_tiny_numbers():
+    # flash-attention's floor alone would let them pass: (ref + 0.3) − 0.3 is zero here
+    eager, reference = eager_and_reference(scale=1e-12)
+    assert judge("output", eager, reference, [eager], 2.0).is_good
+    assert not judge("output", torch.zeros_like(eager), reference, [eager], 2.0).is_good
+
+
+def test_half_precision_computed_in_half_precision_is_seen(monkeypatch):
+    from regard.engine.call import Call
+
+    assert catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal") == 0
+    monkeypatch.setattr(Call, "compute_dtype", property(lambda self: self.sizes.dtype))
+    assert catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal") > 0
+
+
+def catches(wanted, most: int = 12) -> int:
+    """How many of the first draws that fit show a fault."""
+    fitting = itertools.islice((d for d in draw.draw_all(calls=2000) if wanted(d) and 0 not in d.sizes), most)
+    return sum(any(not verdict.is_good for _, verdict in examine(d)) for d in fitting)
+
+
+def test_noise_moves_numbers_and_gradients_by_half_a_unit():
+    x = torch.ones(10_000, dtype=torch.float64, requires_grad=True)
+    y = Noise(torch.float32, seed=0)(x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    for moved in (y.detach() - 1, grad - 1):
+        assert 0.99 * 2**-24 < moved.abs().max() <= 2**-24
+        assert abs(moved.mean()) < 2**-28
+
+
+# a sum of signed scores may be near zero, where differences say little
+SMOOTH = [
+    d
+    for d in draw.draw_all(calls=2000)
+    if d.family in ("normal", "uniform") and 0 < math.prod(d.sizes) < 300 and (d.weigh != "sum" or d.score == "feature")
+]
+
+
+@pytest.mark.parametrize("drawn", SMOOTH[:60], ids=lambda d: f"{d.score}-{d.weigh}-{d.bias}")
+def test_the_oracles_gradients_are_its_differences(drawn):
+    """The reference's derivatives against central differences along a random direction."""
+    case = make_case(drawn)
+    case.grad = case.grad.masked_fill(find_ill_posed(case).view(*case.grad.shape[:-1], 1), 0.0)
+    answer = evaluate(case, torch.float64)
+    noise = torch.Generator().manual_seed(3)
+    leaves, step = case.leaves, 1e-5
+    along = {at: torch.randn(leaves[at].shape, generator=noise, dtype=torch.float64) for at in case.learned}
+    sides = []
+    for sign in (1, -1):
+        case.leaves = {at: x + sign * step * along[at] if at in along else x for at, x in leaves.items()}
+        sides.append((evaluate(case, torch.float64)["output"] * case.grad).sum().item())
+    wanted = (sides[0] - sides[1]) / (2 * step)
+    got = sum((answer[at] * along[at]).sum().item() for at in along)
+    size = sum((answer[at] * along[at]).abs().sum().item() for at in along)
+    assert abs(got - wanted) <= 1e-5 * (1 + size)
+
+
+def test_the_oracles_entmax_is_the_published_one():
+    entmax = pytest.importorskip("entmax")
+    scores = torch.randn(1, 1, 50, 20, generator=torch.Generator().manual_seed(4), dtype=torch.float64) * 2
+    allowed = torch.ones_like(scores, dtype=torch.bool)
+    for alpha, theirs in ((2.0, entmax.sparsemax(scores)), (1.5, entmax.entmax15(scores))):
+        ours = oracle._entmax(scores, allowed, alpha, oracle.exactly)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+        assert (ours == 0).any()
+
+
+def test_the_oracles_bits_are_even():
+    numbers = pairs.write_uniform(seed=3, shape=(2, 3, 40, 50), salt=0)
+    assert numbers.unique().numel() > 0.999 * numbers.numel()
+    assert abs(numbers.mean() - 0.5) < 0.01
+    assert 0 < numbers.min() < 1e-3
+    assert 1 - 1e-3 < numbers.max() < 1
+
+
+def test_masks_written_by_hand():
+    causal = pairs.write_mask(("diagonal", None, 0, None), 1, 1, 2, 3)[0, 0]
+    assert causal.tolist() == [[True, True, False], [True, True, True]]
+    window = pairs.write_mask(("diagonal", 1, 0, [0, 2]), 2, 1, 2, 4)[:, 0]
+    assert window.int().tolist() == [[[1, 0, 0, 0], [1, 1, 0, 0]], [[0, 1, 1, 0], [0, 0, 1, 1]]]
+    grid = pairs.write_mask(("grid", 3, (1, 0)), 1, 1, 6, 6)[0, 0]
+    assert grid[4].int().tolist() == [0, 1, 0, 0, 1, 0]
+
+
+def test_a_call_is_the_same_call_each_time():
+    drawn = next(d for d in draw.draw_all() if d.dropout and d.weigh == "softmax" and 0 not in d.sizes)
+    one, two = (call(make_case(drawn), "tiled") for _ in range(2))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[at], two[at]) for at in one)
+    assert GRADIENT > 2
