@@ -65,6 +65,7 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     ("query must be a torch.Tensor, got list.", rows(query=[1.0])),
     ("key must be a torch.Tensor, got NoneType.", rows(key=None)),
     ("value must be a torch.Tensor, got ndarray.", rows(value=VALUE.numpy())),
+    ("query must be a dense tensor, got layout sparse_coo.", rows(query=QUERY.to_sparse())),
     ("query must be float32, bfloat16, float16 or float64, got int64.", rows(QUERY.long(), KEY.long(), VALUE.long())),
     ("query must be float32, bfloat16, float16 or float64, got complex64.", rows(query=QUERY * 1j)),
     (
@@ -180,6 +181,11 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (
         "Feature map must be a callable or one of 'elu+1', 'relu', 'exp', 'identity', got 'elu'.",
         terms(score=Feature("elu")),
+    ),
+    ("a Feature map must return (…, i, features) for (2, 2, 5, 3), got int.", terms(score=Feature(lambda x: 3))),
+    (
+        "a Feature map must return (…, i, features) for (2, 2, 5, 3), got shape (2, 2, 3, 5).",
+        terms(score=Feature(lambda x: x.mT)),
     ),
     (FUNCTION.format(i=1, j=1, got="NoneType"), terms(score=lambda query, key: None)),
     (FUNCTION.format(i=1, j=1, got="shape (2, 2, 1, 3)"), terms(score=lambda query, key: query)),

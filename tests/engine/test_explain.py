@@ -80,6 +80,20 @@ def test_a_refusal_is_told(terms, why):
     assert f"  not sdpa: {why}" in str(plan).splitlines()
 
 
+@pytest.mark.parametrize("mask", [Causal() & Lengths(torch.tensor([9] * 4)), Lengths(torch.tensor([9] * 4)) & Causal()])
+def test_a_composed_mask_is_counted_whole(mask):
+    # the first rows and keys are all allowed by one part: the whole is written out all the same
+    query, key = torch.zeros(4, 1, 2048, 8), torch.zeros(4, 1, 4096, 8)
+    assert explain(query, key, key, mask=mask).refusals["sdpa"] == "torch needs mask and bias written out, 160.0 MiB."
+
+
+def test_what_a_term_learns_counts_as_a_gradient():
+    weight = torch.ones(64, requires_grad=True)
+    fixed, learned = (explain(ROWS, ROWS, ROWS, score=Additive(w)).cost for w in (weight.detach(), weight))
+    assert learned.operations > fixed.operations
+    assert learned.peak > fixed.peak
+
+
 def test_a_missing_compiler_is_told(monkeypatch):
     monkeypatch.setattr("regard.engine.backends.compiled.has_compiler", lambda: False)
     why = "torch.compile needs a C++ compiler (g++ or clang++) on the PATH."

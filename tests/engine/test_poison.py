@@ -127,3 +127,16 @@ def test_gradients_pass_around_poison():
     grad[0, 0, 4] = 0
     assert grad.isfinite().all()
     assert grad[0, 0, :4].any()
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "tiled", "reference"])
+def test_where_many_rows_see_poison_the_others_stay_exact(backend, monkeypatch):
+    rows = [torch.randn(2, 3, 40, 8) for _ in range(3)]
+    clean = attend(*rows, mask=Causal(), backend=backend)
+    rows[1][:, :, 10] = torch.nan
+    one_by_one = attend(*rows, mask=Causal(), backend=backend)
+    monkeypatch.setattr("regard.engine.poison._NUMBERS", 0)
+    at_once = attend(*rows, mask=Causal(), backend=backend)
+    for out in (one_by_one, at_once):
+        assert torch.equal(out[:, :, :10], clean[:, :, :10])
+        assert out[:, :, 10:].isnan().all()

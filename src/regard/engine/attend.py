@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -14,7 +16,7 @@ from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift, unfold
 from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.poison import quarantine
+from regard.engine.poison import are_finite, quarantine
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -47,11 +49,14 @@ def attend(
     random bits come from `generator` and are the same on every backend. `backend` fixes how, never what: see `explain`.
     """
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
-    call, sizes = plan.call, plan.call.sizes
+    call, sizes = _draw(plan.call, generator), plan.call.sizes
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
     if type(call.mask) is Full:
-        return unfold(_run(plan.backend, call, query, key, value), sizes)
-    return unfold(quarantine(call, query, key, value, lambda *rows: _run(plan.backend, call, *rows)), sizes)
+        # without a mask nothing can hide; but torch's CPU kernels turn a row of NaN into zeros where keys are few
+        hides = plan.backend == "sdpa" and not are_finite(query, key, value)
+        return unfold(_run("tiled" if hides else plan.backend, call, query, key, value), sizes)
+    run, run_raw = (partial(_run, name, call) for name in (plan.backend, "tiled"))
+    return unfold(quarantine(call, query, key, value, run, run_raw), sizes)
 
 
 def explain(
@@ -74,23 +79,28 @@ def explain(
 
     Print it for the whole plan.
     """
-    return _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend, draw=False)
+    return _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend)
 
 
 def _plan(
     query: Tensor, key: Tensor, value: Tensor, score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh,
     mask: Mask | Tensor, bias: Bias | Tensor | None, dropout: float, generator: torch.Generator | None, backend: str,
-    draw: bool = True,
 ) -> Plan:  # fmt: skip
     score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
     sizes = check(query, key, value, score)
     check_terms(sizes, score, weigh, mask, bias, dropout, generator)
-    needs_grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-    if draw:
-        weigh = weigh.settle(sizes)
-    seed = draw_seed(generator) if dropout and draw else 0
+    held = (*score.tensors, *weigh.tensors, *(() if bias is None else bias.tensors))
+    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value, *held))
     settled = None if bias is None else bias.settle(sizes)
-    return plan(Call(sizes, score, weigh, mask.settle(sizes), settled, dropout, seed, needs_grad), backend)
+    return plan(Call(sizes, score, weigh, mask.settle(sizes), settled, dropout, needs_grad=needs_grad), backend)
+
+
+def _draw(call: Call, generator: torch.Generator | None) -> Call:
+    """The call with its seeds, drawn only now: a call that is refused leaves the generator as it was."""
+    weigh = call.weigh.settle(call.sizes)
+    if weigh is call.weigh and not call.dropout:
+        return call
+    return replace(call, weigh=weigh, seed=draw_seed(generator) if call.dropout else 0)
 
 
 def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor):
             raise RegardError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
+        if x.layout != torch.strided:
+            raise RegardError(f"{name} must be a dense tensor, got layout {str(x.layout).removeprefix('torch.')}.")
     dtype, device = query.dtype, query.device
     if dtype not in DTYPES:
         raise RegardError(f"query must be float32, bfloat16, float16 or float64, got {_name(dtype)}.")

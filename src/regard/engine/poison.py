@@ -1,8 +1,9 @@
 """NaN and infinity under a mask: they change nothing where they are hidden, and show where they are attended to.
 
 A product with a weight of zero does not hide them, since 0 × NaN is NaN, and gradients pass the same way. So, where a
-masked call holds any, its backend gets zeros in their place, and the few rows that really see one are done again, each
-with its own allowed keys alone.
+masked call holds any, its backend gets zeros in their place, and the rows that really see one are done again, each with
+its own allowed keys alone. Where those are many, the whole result is lost anyway: they are taken from a run that lets NaN
+spread as in plain torch, which may reach gradients of keys that only clean rows see.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from regard.engine.fold import lift
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-# rows of the mask looked at together
-_ROWS = 2**20
+# pairs of the mask looked at together
+_PAIRS = 2**20
+# numbers that rows done one by one may copy, 256 MiB of float32
+_NUMBERS = 2**26
 
 
-def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run) -> Tensor:
-    """`run` on rows that hold only finite numbers, with the rows that see others put right."""
-    if _are_finite(query, key, value):
+def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, run_raw: Run) -> Tensor:
+    """`run` on rows that hold only finite numbers, with the rows that see others put right.
+
+    `run_raw` must let NaN show; it serves where too many rows see some to do them one by one.
+    """
+    if are_finite(query, key, value):
         return run(query, key, value)
     sizes = call.sizes
     repeats = sizes.h // sizes.g
@@ -38,13 +44,15 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run) 
     at = rows.nonzero().tolist()
     if not at:
         return out
+    if len(at) * sizes.h * sizes.m * (sizes.c + sizes.e) > _NUMBERS:
+        return torch.where(rows[..., None], run_raw(query, key, value), out)
     lifted, query, key, value = lift(call, query, key, value)
     shown = torch.stack([_row(lifted, query, key, value, b, h, i) for b, h, i in at]).to(out.dtype)
     places = tuple(torch.tensor(at, device=out.device).T)
     return out.index_put(places, shown)
 
 
-def _are_finite(*rows: Tensor) -> bool:
+def are_finite(*rows: Tensor) -> bool:
     # a sum is the quickest look: it is finite only if all is, and where it overflowed the second look decides
     total = sum(x.detach().sum() for x in rows)
     return math.isfinite(total) or all(bool(x.detach().isfinite().all()) for x in rows)
@@ -59,7 +67,7 @@ def _scan(call: Call, bad_keys: Tensor) -> tuple[Tensor, Tensor]:
     s = call.sizes
     sees_any = torch.zeros(s.b, s.h, s.n, dtype=torch.bool, device=s.device)
     sees_bad = torch.zeros_like(sees_any)
-    step = max(1, _ROWS // max(1, s.b * s.h * s.m))
+    step = max(1, _PAIRS // max(1, s.b * s.h * s.m))
     for start in range(0, s.n, step):
         tile = Tile(range(s.b), range(s.h), range(start, min(start + step, s.n)), range(s.m), s.device)
         allowed = call.mask.tile(tile).expand(tile.shape)

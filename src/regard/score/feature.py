@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.core import Pair, Score, Sizes
+from regard.core import Pair, RegardError, Score, Sizes
 from regard.score.dot import Product
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,7 +42,13 @@ class Feature(Score):
 
     def features(self, x: Tensor) -> Tensor:
         """φ(x)."""
-        return self.map(x) if callable(self.map) else MAPS[self.map](x)
+        if not callable(self.map):
+            return MAPS[self.map](x)
+        made = self.map(x)
+        if not isinstance(made, Tensor) or made.shape[:-1] != x.shape[:-1]:
+            got = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+            raise RegardError(f"a Feature map must return (…, i, features) for {tuple(x.shape)}, got {got}.")
+        return made
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         return self.features(query) @ self.features(key).transpose(-1, -2)

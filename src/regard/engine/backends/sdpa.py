@@ -91,7 +91,9 @@ def _held(call: Call) -> float:
     s = call.sizes
     # one row tells which axes the mask and the bias really have
     probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
-    parts = (_tile_of(call.mask, probe), None if call.bias is None else call.bias.tile(probe))
+    # the rule itself: `tile` may leave out a part of a composed mask that covers the probe
+    rule = None if isinstance(call.mask, Full) else call.mask(*probe.index())
+    parts = (rule, None if call.bias is None else call.bias.tile(probe))
     shape = tuple(torch.broadcast_shapes(*(x.shape for x in parts if x is not None)))
     shape = (1,) * (4 - len(shape)) + shape
     full = (s.b, s.h, s.n, s.m)
