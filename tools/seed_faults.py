@@ -30,6 +30,8 @@ ORDER = (
     "tests/mask", "tests/bias", "tests/weigh", "tests/score", "tests/core", "tests/engine", "tests/conformance",
     "tests/incidents", "tests/metamorphic", "tests/fuzz", "tests/packaging/test_docs.py",
 )  # fmt: skip
+# slow ones that seldom tell what the others did not
+LAST = ("tests/engine/test_compiled.py", "tests/conformance/test_second_derivatives.py")
 # this tool's own tests see the planted text missing, and would catch everything; the rest is not about the arithmetic
 LEFT_OUT = ("tests/tools", "tests/packaging", "tests/test_conftest.py")
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "build", "dist", "*.egg-info")
@@ -68,7 +70,7 @@ def list_tests(root: pathlib.Path, order: Sequence[str]) -> list[str]:
         for path in [top] if top.is_file() else sorted(top.rglob("test_*.py")):
             if path.name.startswith("test_") and path.suffix == ".py":
                 found[path.relative_to(root).as_posix()] = None
-    return list(found)
+    return [path for path in found if path not in LAST] + [path for path in LAST if path in found]
 
 
 def own_test(fault: Fault, tests: Sequence[str]) -> list[str]:

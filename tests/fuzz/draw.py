@@ -102,9 +102,7 @@ def possible_pairs() -> set[tuple[tuple[str, object], tuple[str, object]]]:
 
 def _draw(dice: random.Random) -> Draw:
     names = {axis: dice.choice(values) for axis, values in AXES.items()}
-    draw = Draw(
-        **names, cells=dice.choice(CELLS), learn_bias=dice.random() < 0.5, seed=dice.getrandbits(40)
-    )  # type: ignore[arg-type]
+    draw = Draw(**names, cells=dice.choice(CELLS), learn_bias=dice.random() < 0.5, seed=dice.getrandbits(40))  # type: ignore[arg-type]
     # torch's kernels take few of all combinations: steer one call in six towards them
     if dice.random() < 1 / 6:
         score = dice.choice(("dot", "dot", "bilinear", "cosine", "feature"))

@@ -44,7 +44,6 @@ def _act(name: str, x: Tensor, rounded: Rounded) -> Tensor:
     return torch.where(x > 0, -torch.expm1(-2 * high) / (1 + torch.exp(-2 * high)), down)
 
 
-
 def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
     """All scores with their bias, (b, h, n, m), before any mask."""
     query, key = rounded(tensors["query"]), _of_heads(rounded(tensors["key"]), case.h)
@@ -85,7 +84,9 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
 
 def user_score(query: Tensor, key: Tensor, weight: Tensor) -> Tensor:
     """The score that a user hands in as a function; `weight` is a tensor that it closes over."""
-    return torch.sin((query * weight) @ key.transpose(-1, -2)) - (query.unsqueeze(-2) - key.unsqueeze(-3)).abs().mean(-1)
+    return torch.sin((query * weight) @ key.transpose(-1, -2)) - (query.unsqueeze(-2) - key.unsqueeze(-3)).abs().mean(
+        -1
+    )
 
 
 def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded = exactly) -> Tensor:

@@ -58,7 +58,9 @@ def _write_row(row: np.ndarray, name: str, rest: list[Any], s: int, i: int, n: i
         raise AssertionError(name)
 
 
-def write_bias(name: str, tensors: dict[str, Tensor], facts: dict[str, Any], n: int, m: int, dtype: torch.dtype) -> Tensor:
+def write_bias(
+    name: str, tensors: dict[str, Tensor], facts: dict[str, Any], n: int, m: int, dtype: torch.dtype
+) -> Tensor:
     """What is added to the scores, (h, n, m) or anything that broadcasts to (b, h, n, m), differentiable in `tensors`."""
     if name == "dense":
         b, h = facts["bh"]

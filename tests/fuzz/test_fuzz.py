@@ -40,7 +40,9 @@ def test_error_is_within_eagers_own(index, record_property):
     # a tensor of few numbers, or of many that share one error, has a mean that is as much luck as one number: all tensors of a
     # kind together do not
     for kind, ratios in means.items():
-        assert sum(ratios) / len(ratios) <= MEAN, f"the mean error of {kind} is {sum(ratios) / len(ratios):.3g} times eager's own"
+        assert sum(ratios) / len(ratios) <= MEAN, (
+            f"the mean error of {kind} is {sum(ratios) / len(ratios):.3g} times eager's own"
+        )
 
 
 def test_every_pair_of_names_is_drawn():
@@ -59,7 +61,9 @@ def test_torchs_kernels_are_drawn_with_every_dtype_layout_family_mask_and_bias()
         except RegardError:
             continue
         taken |= {(axis, getattr(drawn, axis)) for axis in ("dtype", "layout", "family", "mask", "bias", "ndim")}
-    wanted = {(axis, value) for axis in ("dtype", "layout", "family", "mask", "bias", "ndim") for value in draw.AXES[axis]}
+    wanted = {
+        (axis, value) for axis in ("dtype", "layout", "family", "mask", "bias", "ndim") for value in draw.AXES[axis]
+    }
     assert taken == wanted
 
 

@@ -103,11 +103,13 @@ def test_an_endless_fault_is_caught_by_the_limit(project):
 
 
 def test_the_order_of_tests(project):
-    for name in ("tests/mask/test_b.py", "tests/other/test_c.py", "tests/mask/rules.py", "tests/test_top.py"):
+    slow = seed_faults.LAST[0]
+    for name in ("tests/mask/test_b.py", "tests/other/test_c.py", "tests/mask/rules.py", "tests/test_top.py", slow):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text("")
     tests = seed_faults.list_tests(project, ["tests/other/test_c.py", "tests/mask", "tests/missing"])
-    assert tests == ["tests/other/test_c.py", "tests/mask/test_b.py", "tests/room/test_double.py", "tests/test_top.py"]
+    assert tests[:2] == ["tests/other/test_c.py", "tests/mask/test_b.py"]
+    assert tests[2:] == ["tests/room/test_double.py", "tests/test_top.py", slow]
     # a fault's own test comes before all
     assert seed_faults.own_test(CAUGHT, tests)[0] == "tests/room/test_double.py"
     assert sorted(seed_faults.own_test(CAUGHT, tests)) == sorted(tests)

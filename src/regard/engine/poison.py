@@ -2,8 +2,8 @@
 
 A product with a weight of zero does not hide them, since 0 × NaN is NaN, and gradients pass the same way. So, where a
 masked call holds any, its backend gets zeros in their place, and the rows that really see one are done again, each with
-its own allowed keys alone. Where those are many, the whole result is lost anyway: they are taken from a run that lets NaN
-spread as in plain torch, which may reach gradients of keys that only clean rows see.
+its own allowed keys alone. Where those are many, the whole result is lost anyway: they are taken from a run that lets
+NaN spread as in plain torch, which may reach gradients of keys that only clean rows see.
 """
 
 from __future__ import annotations
