@@ -10,7 +10,7 @@ BEGUN := $(VENV)/.stamp-begun
 GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check gpu bench docs clean
+.PHONY: help demo test check gpu bench faults docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ gpu:  ## the tests that need a CUDA device
 
 bench: $(READY)  ## measure speed and memory
 	@$(BIN)/python -m benchmarks
+
+faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
+	@$(BIN)/python -m tools.seed_faults
 
 docs: $(READY)  ## run every example in README, docs and docstrings
 	@$(BIN)/python -m pytest -q tests/packaging/test_docs.py
