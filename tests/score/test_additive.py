@@ -5,7 +5,7 @@ import torch
 
 from regard import attend
 from regard.score import Additive
-from regard.score.additive import Plain, Reciprocal
+from regard.score.additive import Factored, Plain
 from tests.primes import noise
 from tests.terms import cotangent
 from tests.tolerances import assert_all_close, assert_close
@@ -46,7 +46,7 @@ def test_the_quick_form_is_left_in_time(dtype, where, sign):
     rows = {"query": torch.zeros(1, 1, 5, 3, dtype=dtype), "key": torch.zeros(1, 1, 7, 3, dtype=dtype)}
     score = Additive(torch.ones(3, dtype=dtype))
     rows[where][0, 0, 2, 1] = sign * LIMITS[dtype] * 0.99
-    assert type(score.prepare(**rows)[2]) is Reciprocal
+    assert type(score.prepare(**rows)[2]) is Factored
     rows[where][0, 0, 2, 1] = sign * LIMITS[dtype] * 1.01
     assert type(score.prepare(**rows)[2]) is Plain
 
@@ -63,22 +63,30 @@ def test_other_activations_have_no_quick_form():
     assert type(Additive(torch.ones(3), "sigmoid").prepare(query, key)[2]) is Plain
 
 
-@pytest.mark.parametrize("size", [1.0, 10.0, 100.0, 300.0])
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 0.1, 1.0, 10.0, 100.0, 300.0])
 def test_both_forms_agree(size):
     query, key = noise(2, 2, 5, 3, seed=5) * size, noise(2, 2, 7, 3, seed=6) * size
     query, key = query.clamp(-339, 339), key.clamp(-339, 339)
-    plain, quick = Plain(WEIGHT, "tanh"), Reciprocal(WEIGHT)
+    plain, quick = Plain(WEIGHT, "tanh"), Factored(WEIGHT, is_small=size < 0.5)
     for form in (quick.fill, quick.expression):
         assert_close(form(query, key, WEIGHT), plain(query, key, WEIGHT))
 
 
 @pytest.mark.parametrize("block", [1, 10, 40, 100, 10**6])
 def test_any_block_size_gives_the_same(block, monkeypatch):
-    query, key = noise(2, 2, 5, 3, seed=7), noise(2, 2, 7, 3, seed=8)
-    plain, quick = Plain(WEIGHT, "tanh"), Reciprocal(WEIGHT)
+    query, key = noise(2, 2, 5, 3, seed=7).tanh() / 2, noise(2, 2, 7, 3, seed=8).tanh() / 2
+    plain, quick = Plain(WEIGHT, "tanh"), Factored(WEIGHT, is_small=block % 4 > 0)
     grad = cotangent(torch.zeros(2, 2, 5, 7, dtype=torch.float64))
     expected, back = plain.pull(query, key, WEIGHT)
     monkeypatch.setattr("regard.score.additive._BLOCK", block)
     scores, quick_back = quick.pull(query, key, WEIGHT)
     assert_close(scores, expected)
     assert_all_close(quick_back(grad), back(grad), ["query", "key", "weight"])
+
+
+def test_small_numbers_keep_their_digits():
+    query, key = noise(1, 1, 5, 3, seed=9) * 1e-6, noise(1, 1, 7, 3, seed=10) * 1e-6
+    exact = Plain(WEIGHT[:1], "tanh")(query, key, WEIGHT[:1])
+    pair = Additive(WEIGHT[0].float()).prepare(query.float(), key.float())[2]
+    scores = pair.fill(query.float(), key.float(), *pair.tensors)
+    assert ((scores - exact).abs() <= 1e-6 * exact.abs().max()).all()

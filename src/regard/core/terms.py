@@ -160,7 +160,10 @@ class Weigh(Term):
 
 @dataclass(frozen=True, repr=False)
 class Online(Weigh):
-    """Weights that need one running statistic per row: `mass(score) / total`."""
+    """Weights that need a running statistic per row: `mass(score) / total`."""
+
+    # how many numbers a row's statistic has
+    num_stats: ClassVar[int] = 1
 
     def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         """Peak and total before any key was seen, shaped (…, i, 1)."""

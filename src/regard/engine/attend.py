@@ -12,11 +12,12 @@ from torch import Tensor
 
 from regard.core import Bias, Mask, Score, Weigh
 from regard.core.bits import draw_seed
+from regard.engine.backends import sdpa
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift, unfold
 from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.poison import are_finite, quarantine
+from regard.engine.poison import are_tame, quarantine
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -53,7 +54,7 @@ def attend(
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
     if type(call.mask) is Full:
         # without a mask nothing can hide; but torch's CPU kernels turn a row of NaN into zeros where keys are few
-        hides = plan.backend == "sdpa" and not are_finite(query, key, value)
+        hides = plan.backend == "sdpa" and not are_tame(call, query, key, value)
         return unfold(_run("tiled" if hides else plan.backend, call, query, key, value), sizes)
     run, run_raw = (partial(_run, name, call) for name in (plan.backend, "tiled"))
     return unfold(quarantine(call, query, key, value, run, run_raw), sizes)
@@ -104,8 +105,10 @@ def _draw(call: Call, generator: torch.Generator | None) -> Call:
 
 
 def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    if backend == "sdpa":
-        return BACKENDS[backend].run(call, query, key, value)  # type: ignore[no-any-return]
+    # what torch's kernels get wrong goes around them, named or not
+    if backend == "sdpa" and not sdpa.overreaches(call, query, key):
+        return sdpa.run(call, query, key, value)
+    backend = "tiled" if backend == "sdpa" else backend
     # autocast would undo the lift: products of tiles are float32 on purpose
     with torch.autocast(call.sizes.device.type, enabled=False):
         out: Tensor = BACKENDS[backend].run(*lift(call, query, key, value))

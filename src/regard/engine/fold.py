@@ -36,15 +36,17 @@ def unfold(out: Tensor, sizes: Sizes) -> Tensor:
 def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor, Tensor]:
     """The call in its compute dtype, each query head with a key head of its own."""
     dtype, sizes = call.compute_dtype, call.sizes
+    value = value.to(dtype)
+    if not call.score.keeps_dtype:
+        query, key = query.to(dtype), key.to(dtype)
+    # after the cast: the gradients of repeated heads are summed in the compute dtype
     repeats = sizes.h // sizes.g if sizes.g else 1
     if repeats > 1:
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-    if not call.score.keeps_dtype:
-        query, key = query.to(dtype), key.to(dtype)
 
     bias = None if call.bias is None else _lifted(call.bias, dtype)
     call = replace(call, score=_lifted(call.score, dtype), weigh=_lifted(call.weigh, dtype), bias=bias)
-    return call, query, key, value.to(dtype)
+    return call, query, key, value
 
 
 def _lifted(term: T, dtype: torch.dtype) -> T:

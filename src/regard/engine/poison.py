@@ -8,7 +8,6 @@ NaN spread as in plain torch, which may reach gradients of keys that only clean 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -31,15 +30,18 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, 
 
     `run_raw` must let NaN show; it serves where too many rows see some to do them one by one.
     """
-    if are_finite(query, key, value):
+    if are_tame(call, query, key, value):
         return run(query, key, value)
     sizes = call.sizes
     repeats = sizes.h // sizes.g
     bad_keys = (_bad(key) | _bad(value)).repeat_interleave(repeats, 1)
     bad_queries = _bad(query)
-    sees_any, sees_bad = _scan(call, bad_keys)
+    sees_any, sees_bad, seen = _scan(call, bad_keys)
+    seen = seen.unflatten(1, (sizes.g, repeats)).any(2)
     rows = (bad_queries & sees_any) | sees_bad
-    clean = (x.masked_fill(_bad(x)[..., None], 0.0) for x in (query, key, value))
+    # numbers near the end of the range overflow in products: where nobody sees them they are zero, too
+    hidden = (~sees_any, ~seen, ~seen)
+    clean = (x.masked_fill((_bad(x) | far)[..., None], 0.0) for x, far in zip((query, key, value), hidden, strict=True))
     out = run(*clean)
     at = rows.nonzero().tolist()
     if not at:
@@ -52,28 +54,36 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, 
     return out.index_put(places, shown)
 
 
-def are_finite(*rows: Tensor) -> bool:
-    # a sum is the quickest look: it is finite only if all is, and where it overflowed the second look decides
-    total = sum(x.detach().sum() for x in rows)
-    return math.isfinite(total) or all(bool(x.detach().isfinite().all()) for x in rows)
+def are_tame(call: Call, *rows: Tensor) -> bool:
+    """Whether all numbers are finite, and so far from the end of the range that their products are, too."""
+    limit = torch.finfo(call.compute_dtype).max / 2**80
+    for x in rows:
+        if x.numel():
+            low, high = torch.aminmax(x.detach())
+            # NaN compares as not smaller
+            if not max(-low.item(), high.item()) < limit:
+                return False
+    return True
 
 
 def _bad(x: Tensor) -> Tensor:
     return ~x.detach().isfinite().all(-1)
 
 
-def _scan(call: Call, bad_keys: Tensor) -> tuple[Tensor, Tensor]:
-    """For each query: whether it may attend to anything, and whether to a bad key."""
+def _scan(call: Call, bad_keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each query, whether it may attend to anything and to a bad key; for each key, whether any query may."""
     s = call.sizes
     sees_any = torch.zeros(s.b, s.h, s.n, dtype=torch.bool, device=s.device)
     sees_bad = torch.zeros_like(sees_any)
+    seen = torch.zeros_like(bad_keys)
     step = max(1, _PAIRS // max(1, s.b * s.h * s.m))
     for start in range(0, s.n, step):
         tile = Tile(range(s.b), range(s.h), range(start, min(start + step, s.n)), range(s.m), s.device)
         allowed = call.mask.tile(tile).expand(tile.shape)
         sees_any[:, :, start : tile.i.stop] = allowed.any(-1)
         sees_bad[:, :, start : tile.i.stop] = (allowed & bad_keys[:, :, None]).any(-1)
-    return sees_any, sees_bad
+        seen |= allowed.any(-2)
+    return sees_any, sees_bad, seen
 
 
 def _row(call: Call, query: Tensor, key: Tensor, value: Tensor, b: int, h: int, i: int) -> Tensor:

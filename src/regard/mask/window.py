@@ -74,7 +74,7 @@ class _Diagonal(Mask):
             before, after = self._reach()
             ahead = torch.arange(at[0] - max(rows, 1) + 1, at[0] + columns, device=tile.device)
             band = ahead <= after if before is None else (ahead <= after) & (ahead >= -before)
-            pattern = band.unfold(0, columns, 1).flip(0)[:rows]
+            pattern = band.unfold(0, columns, 1).flip(0)[:rows].contiguous()
             self._patterns.clear()
             self._patterns[at] = pattern
         return pattern

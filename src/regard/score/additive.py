@@ -1,8 +1,9 @@
 """Additive (MLP) scores, wᵀ·tanh(q + k): https://arxiv.org/abs/1409.0473.
 
-With A = e^{2q} and B = e^{2k}, tanh(q + k) = 1 − 2/(1 + AB): the exponentials move out of the n×m loop and one
-reciprocal per feature is left. That holds while A and B are ordinary numbers; `prepare` looks, and takes the plain form
-where they are not.
+tanh(q + k) = 1 − 2/(1 + e^{2q}e^{2k}): the exponentials move out of the n×m loop, and one division per feature is left.
+That holds while both are ordinary numbers. Where q and k are small, 1 − 2/(1 + …) would lose their digits, and
+tanh(q + k) = x/(x + 2) is used, with x = e^{2(q + k)} − 1 made of e^{2q} − 1 and e^{2k} − 1 (which in turn would cancel
+for large ones). `prepare` looks which form fits, and takes the plain one where neither does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 # e^{2x} and its inverse are normal numbers, with room to spare, while |x| stays below this
 _SAFE = {torch.float32: 40.0, torch.float64: 340.0}
-# numbers in a block of features: 1 MiB of float32, the L2 cache of a core
+# below this, 1 − 2/(1 + …) would lose digits
+_SMALL = 0.5
+# numbers in a block of features: each core of two has half of both buffers in its L2 cache
 _BLOCK = 2**18
 
 
@@ -53,75 +56,91 @@ class Plain(Pair):
         return (mixed * weight[:, None, None, :]).sum(-1)
 
 
-class Reciprocal(Plain):
-    """The tanh score by one reciprocal per feature, block after block in one buffer that fits the cache."""
+class Factored(Plain):
+    """The tanh score by one division per feature, block after block in buffers that fit the cache."""
 
     footprint = 1
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, is_small: bool) -> None:
         self.tensors = (weight,)
         self.activation = "tanh"
+        self.is_small = is_small
         self.depth = max(weight.shape[-1], 1)
 
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
         scores = query.new_empty(*query.shape[:-1], key.shape[-2])
         flat, heads = scores.flatten(0, -3), _by_group(weight, query)
-        for groups, rows, grown in _grow(query, key):
-            torch.sum(torch.div(heads[groups], grown, out=grown), -1, out=flat[groups, rows])
-        return scores.mul_(-2).add_(weight.sum(-1)[:, None, None])
+        for groups, rows, tanh in _blocks(query, key, self.is_small):
+            torch.sum(tanh.mul_(heads[groups]), -1, out=flat[groups, rows])
+        return scores
 
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
         def back(grad: Tensor) -> tuple[Tensor | None, ...]:
             (weight,) = tensors
             flat = grad.flatten(0, -3)
             dquery, dkey = torch.empty_like(query).flatten(0, -3), torch.zeros_like(key).flatten(0, -3)
-            dweight = flat.sum((-1, -2))[:, None].repeat(1, weight.shape[-1])
+            dweight = flat.new_zeros(flat.shape[0], weight.shape[-1])
             one = query.new_ones(())
-            for groups, rows, grown in _grow(query, key):
-                # r = 1/(1 + AB): tanh is 1 − 2r, and its slope 4r(1 − r)
-                halves, part = torch.div(one, grown, out=grown), flat[groups, rows]
-                dweight[groups] -= 2 * (part.flatten(1).unsqueeze(1) @ halves.flatten(1, 2)).squeeze(1)
-                spread = halves.addcmul_(halves, halves, value=-1).mul_(part.unsqueeze(-1))
+            for groups, rows, tanh in _blocks(query, key, self.is_small):
+                part = flat[groups, rows]
+                dweight[groups] += (part.flatten(1).unsqueeze(1) @ tanh.flatten(1, 2)).squeeze(1)
+                spread = torch.addcmul(one, tanh, tanh, value=-1, out=tanh).mul_(part.unsqueeze(-1))
                 torch.sum(spread, -2, out=dquery[groups, rows])
                 dkey[groups] += spread.sum(-3)
-            slope = 4 * weight[:, None, :]
-            dweight = dweight.view(*query.shape[:-2], -1).sum_to_size(weight.shape)
+            slope = weight[:, None, :]
+            dweight = dweight.view(*query.shape[:-2], weight.shape[-1]).sum_to_size(weight.shape)
             return dquery.view(query.shape).mul_(slope), dkey.view(key.shape).mul_(slope), dweight
 
         return self.fill(query, key, *tensors), back
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
-        grown = torch.exp(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3)
-        return weight.sum(-1)[:, None, None] - ((2 * weight)[:, None, None, :] / (1 + grown)).sum(-1)
+        return (_tanh(query, key, self.is_small) * weight[:, None, None, :]).sum(-1)
 
     def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = tensors
-        halves = 1 / (1 + torch.exp(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3))
-        spread = grad.unsqueeze(-1) * (halves - halves * halves)
-        scale = 4 * weight[:, None, :]
-        dw = (grad.unsqueeze(-1) * (1 - 2 * halves)).sum((-2, -3)).sum_to_size(weight.shape)
-        return spread.sum(-2) * scale, spread.sum(-3) * scale, dw
+        tanh = _tanh(query, key, self.is_small)
+        spread = grad.unsqueeze(-1) * (1 - tanh * tanh)
+        slope = weight[:, None, :]
+        dweight = (grad.unsqueeze(-1) * tanh).sum((-2, -3)).sum_to_size(weight.shape)
+        return spread.sum(-2) * slope, spread.sum(-3) * slope, dweight
 
 
-def _grow(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Blocks of 1 + e^{2q}e^{2k}, shaped (groups, rows, keys, features) with the leading axes as groups.
+def _tanh(query: Tensor, key: Tensor, is_small: bool) -> Tensor:
+    """tanh(q + k) of every pair and feature as one expression."""
+    if not is_small:
+        return 1 - 2 / (1 + torch.exp(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3))
+    grown = torch.expm1(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3)
+    grown = grown + torch.expm1(2 * key).unsqueeze(-3)
+    return grown / (grown + 2)
+
+
+def _blocks(query: Tensor, key: Tensor, is_small: bool) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of tanh(q + k), shaped (groups, rows, keys, features) with the leading axes as groups.
 
     Each block overwrites the last one's memory.
     """
-    left, right = (torch.exp(2 * x.flatten(0, -3)) for x in (query, key))
+    left, right = 2 * query.flatten(0, -3), 2 * key.flatten(0, -3)
+    if is_small:
+        left, right, shift = torch.expm1(left), torch.exp(right), torch.expm1(right)
+    else:
+        left, right, shift = torch.exp(left), torch.exp(right), torch.ones_like(right)
+    minus_two = left.new_tensor(-2.0)
     count, n, width = left.shape
     m = right.shape[1]
     rows = max(1, min(n, _BLOCK // max(m * width, 1)))
     groups = max(1, min(count, _BLOCK // max(rows * m * width, 1)))
-    buffer, one = left.new_empty(groups * rows * m * width), left.new_ones(())
+    buffers = left.new_empty(2, groups * rows * m * width)
     for g in range(0, count, groups):
         for i in range(0, n, rows):
             a, b = left[g : g + groups, i : i + rows, None], right[g : g + groups, None]
             shape = (a.shape[0], a.shape[1], m, width)
-            block = torch.addcmul(one, a, b, out=buffer[: math.prod(shape)].view(shape))
-            yield slice(g, g + groups), slice(i, i + rows), block
+            top, bottom = (buffer[: math.prod(shape)].view(shape) for buffer in buffers)
+            torch.addcmul(shift[g : g + groups, None], a, b, out=top)
+            below = torch.add(top, 2, out=bottom) if is_small else None
+            tanh = torch.div(minus_two, top, out=top).add_(1) if below is None else top.div_(below)
+            yield slice(g, g + groups), slice(i, i + rows), tanh
 
 
 def _by_group(weight: Tensor, query: Tensor) -> Tensor:
@@ -162,13 +181,16 @@ class Additive(Score):
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
         weight = self.weight if self.weight.ndim == 2 else self.weight[None]
-        if self.activation == "tanh" and _small(query) and _small(key):
-            return query, key, Reciprocal(weight)
+        if self.activation == "tanh":
+            largest = _largest(query), _largest(key)
+            # all(…), since NaN is smaller than nothing, and max would lose it
+            if all(x < _SAFE.get(query.dtype, 0.0) for x in largest):
+                return query, key, Factored(weight, is_small=all(x < _SMALL for x in largest))
         return query, key, Plain(weight, self.activation)
 
 
-def _small(x: Tensor) -> bool:
+def _largest(x: Tensor) -> float:
     if x.numel() == 0:
-        return False
+        return 0.0
     low, high = torch.aminmax(x.detach())
-    return max(-low.item(), high.item()) < _SAFE.get(x.dtype, 0.0)
+    return max(-low.item(), high.item())

@@ -25,8 +25,11 @@ class Product(Pair):
         return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
 
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
-        scores = self(query, key)
-        capped = None if self.cap is None else scores / self.cap
+        scores = query @ key.transpose(-1, -2) if self.scale == 1.0 else (query * self.scale) @ key.transpose(-1, -2)
+        capped = None
+        if self.cap is not None:
+            capped = torch.tanh(scores / self.cap)
+            scores = self.cap * capped
 
         def back(grad: Tensor) -> tuple[Tensor | None, ...]:
             return _slopes(query, key, grad, self.scale, capped)

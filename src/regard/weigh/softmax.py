@@ -25,6 +25,7 @@ class Softmax(Online):
     """
 
     sink: Tensor | None = None
+    num_stats = 2
 
     @classmethod
     def samples(cls) -> Sequence[Self]:
@@ -70,10 +71,11 @@ class Softmax(Online):
         return scores.sub_(base).exp_(), risen, torch.exp(peak - base)
 
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
-        return torch.where(total == 0, torch.inf, peak + torch.log(total))
+        # peak and total apart: in peak + log(total) a large peak would swallow the total
+        return torch.where(total == 0, torch.inf, torch.cat([peak, total], -1))
 
     def again(self, scores: Tensor, stat: Tensor) -> Tensor:
-        return scores.sub_(stat).exp_()
+        return scores.sub_(stat[..., :1]).exp_().div_(stat[..., 1:])
 
     def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
         return grad.sub_(mean).mul_(weights)
@@ -83,7 +85,7 @@ class Softmax(Online):
             return ()
         logits = self._logits(tile)
         assert logits is not None
-        share = torch.exp(logits.to(stat.dtype) - stat)
+        share = torch.exp(logits.to(stat.dtype) - stat[..., :1]) / stat[..., 1:]
         grad = reduce_to(-share * mean, torch.Size((1, logits.shape[0], 1, 1))).flatten()
         if logits.shape[0] == self.sink.numel():
             return (grad.view(self.sink.shape),)

@@ -126,6 +126,10 @@ def _step_back(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
 STEPS = steps.Steps(_online, _pointwise, _row, _step_back)
 
 
+def _plain(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(part.contiguous() if isinstance(part, Tensor) else part for part in parts)
+
+
 @cache
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function)
@@ -134,6 +138,8 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 def _call(function: Callable[..., Any], *args: Any) -> Any:
     """A compiled function called, with a word about how long compiling took. Falling back to eager is an error."""
     start = time.perf_counter()
+    # with dynamic shapes, torch 2.13 miscompiles a mask whose keys are not its innermost stride: hand it plain layouts
+    args = tuple(_plain(arg) if isinstance(arg, tuple) else arg for arg in args)
     with torch._dynamo.config.patch(recompile_limit=256, fail_on_recompile_limit_hit=True):
         result = _compile(function)(*args)
     took = time.perf_counter() - start

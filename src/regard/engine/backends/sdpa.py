@@ -9,10 +9,13 @@ from torch.nn import functional
 from regard.core import Mask, Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.mask import Causal, Full
+from regard.score import Dot
 from regard.weigh import Softmax
 
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
+# scores up to which the rounding of torch's backward stays within the dtype's own
+REACH = {torch.float64: 500.0, torch.float32: 500.0, torch.bfloat16: 2e4, torch.float16: 2e4}
 
 
 def refuse(call: Call) -> str | None:
@@ -60,17 +63,44 @@ def estimate(call: Call) -> Cost:
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    # a score may hold its weights in another precision
-    score = call.score.with_tensors([t.to(query.dtype) for t in call.score.tensors])
-    rows = score.as_dot(query, key)
-    assert rows is not None, "refuse lets only dot products through"
-    query, key, scale = rows
+    query, key, scale = _rows(call, query, key)
+    if query.dtype == call.compute_dtype and _held(call):
+        # torch scales and adds a mask in one rounding forward and in two backward: leave it nothing to scale
+        query, scale = query * scale, 1.0
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     causal = _is_square_causal(call)
     return functional.scaled_dot_product_attention(
         query, key, value, attn_mask=None if causal else _write_out(call, query.dtype), is_causal=causal, scale=scale,
         enable_gqa=call.sizes.g != call.sizes.h,
     )  # fmt: skip
+
+
+def overreaches(call: Call, query: Tensor, key: Tensor) -> bool:
+    """Whether scores may be too large for torch's backward.
+
+    It keeps max + log(sum) of a row as one number, and makes the weights again from that: a large max swallows the sum.
+    """
+    if not call.needs_grad:
+        return False
+    with torch.no_grad():
+        query, key, reach = _rows(call, query, key)
+        for x in (query, key):
+            reach *= torch.linalg.vector_norm(x, dim=-1, dtype=call.compute_dtype).max().item()
+        if call.bias is not None:
+            bias = call.bias.tile(call.sizes.whole())
+            reach += bias.masked_fill(bias == -torch.inf, 0.0).abs().max().item()
+    return not reach <= REACH[call.sizes.dtype]
+
+
+def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Rows whose dot product is the score; half precision is transformed in float32 and rounded once."""
+    dtype = query.dtype
+    # nothing to transform where a score holds no weights
+    wide = dtype if type(call.score) is Dot else call.compute_dtype
+    score = call.score.with_tensors([t.to(wide) for t in call.score.tensors])
+    rows = score.as_dot(query.to(wide), key.to(wide))
+    assert rows is not None, "refuse lets only dot products through"
+    return rows[0].to(dtype), rows[1].to(dtype), rows[2]
 
 
 def _width(call: Call) -> int:

@@ -86,9 +86,12 @@ def slope(
     if keep is not None:
         dweights = dweights * keep
     if isinstance(weigh, Online):
-        assert mean is not None
         assert stat is not None
         weights = settle(weigh.again(scores, stat), allowed, None)
+        if mean is None:
+            # the tile is the whole row: its own weights say the mean more exactly than the rounded output does
+            shown = dweights if allowed is None else dweights.masked_fill(~allowed, 0.0)
+            mean = (weights * shown).sum(-1, keepdim=True)
         dscores = weigh.slope(weights, dweights, mean, stat)
     elif isinstance(weigh, Pointwise):
         raw = weigh.weight(scores)

@@ -10,11 +10,11 @@ from regard.engine.tiles.work import Work, cut_heads, cut_keys, cut_queries
 
 
 def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and the row statistic that the backward walk needs (empty where the weigher has none)."""
+    """The output, and the row statistic that the backward walk needs (of no numbers where the weigher has none)."""
     sizes, weigh, steps = work.call.sizes, work.call.weigh, work.steps
     out = value.new_zeros(sizes.b, sizes.h, sizes.n, sizes.e)
-    online = isinstance(weigh, Online)
-    stat = value.new_full((sizes.b, sizes.h, sizes.n, 1) if online else (0,), float("inf"))
+    num_stats = weigh.num_stats if isinstance(weigh, Online) else 0
+    stat = value.new_full((sizes.b, sizes.h, sizes.n, num_stats), float("inf"))
     for row in work.layout.rows(sizes, work.call.mask):
         q, acc = cut_queries(query, row), cut_queries(out, row)
         tensors = work.of_heads(row)
@@ -57,6 +57,8 @@ def walk_backward(
             cut = cut_queries(stat, row)
             for whole, part in zip(of_weigh, weigh.slope_tensors(row, mean, cut), strict=True):
                 whole += part
+            if work.layout.keys is not None and len(row.j) <= work.layout.keys:
+                mean = None
         for tile in work.layout.tiles(row):
             extras = _extras(work, tile)
             if extras is None:
