@@ -174,7 +174,7 @@ class Online(Weigh):
         raise NotImplementedError
 
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
-        """The row statistic from which `again` makes the weights; +inf for a row with no mass."""
+        """The row statistic from which `again` makes the weights, its total last; +inf for a row with no mass."""
         raise NotImplementedError
 
     def again(self, scores: Tensor, stat: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from regard.core.bits import draw_seed
 from regard.engine.backends import sdpa
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
-from regard.engine.fold import fold, lift, unfold
+from regard.engine.fold import fold, lift, lift_rows, unfold
 from regard.engine.plan import BACKENDS, Plan, plan
 from regard.engine.poison import are_tame, quarantine
 from regard.mask import Full
@@ -51,6 +51,9 @@ def attend(
     """
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
     call, sizes = _draw(plan.call, generator), plan.call.sizes
+    if plan.backend != "sdpa":
+        # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype
+        query, key, value = lift_rows(call, query, key, value)
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
     if type(call.mask) is Full:
         # without a mask nothing can hide; but torch's CPU kernels turn a row of NaN into zeros where keys are few

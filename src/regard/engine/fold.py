@@ -36,9 +36,7 @@ def unfold(out: Tensor, sizes: Sizes) -> Tensor:
 def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor, Tensor]:
     """The call in its compute dtype, each query head with a key head of its own."""
     dtype, sizes = call.compute_dtype, call.sizes
-    value = value.to(dtype)
-    if not call.score.keeps_dtype:
-        query, key = query.to(dtype), key.to(dtype)
+    query, key, value = lift_rows(call, query, key, value)
     # after the cast: the gradients of repeated heads are summed in the compute dtype
     repeats = sizes.h // sizes.g if sizes.g else 1
     if repeats > 1:
@@ -47,6 +45,14 @@ def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, T
     bias = None if call.bias is None else _lifted(call.bias, dtype)
     call = replace(call, score=_lifted(call.score, dtype), weigh=_lifted(call.weigh, dtype), bias=bias)
     return call, query, key, value
+
+
+def lift_rows(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value in the dtype that the call computes in."""
+    dtype = call.compute_dtype
+    if call.score.keeps_dtype:
+        return query, key, value.to(dtype)
+    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def _lifted(term: T, dtype: torch.dtype) -> T:

@@ -54,7 +54,7 @@ class Document(Mask):
     def _pick(self, ids: Tensor, b: Tensor, at: Tensor) -> Tensor:
         if ids.ndim == 1:
             return ids[at]
-        return ids[b if ids.shape[0] > 1 else 0, at]
+        return ids[b if ids.shape[0] != 1 else 0, at]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         queries = self.segments if self.query_segments is None else self.query_segments

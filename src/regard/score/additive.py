@@ -81,11 +81,14 @@ class Factored(Plain):
             flat = grad.flatten(0, -3)
             dquery, dkey = torch.empty_like(query).flatten(0, -3), torch.zeros_like(key).flatten(0, -3)
             dweight = flat.new_zeros(flat.shape[0], weight.shape[-1])
-            one = query.new_ones(())
+            buffer = query.new_empty(0)
             for groups, rows, tanh in _blocks(query, key, self.is_small):
+                buffer = buffer if buffer.numel() >= tanh.numel() else query.new_empty(tanh.numel())
                 part = flat[groups, rows]
-                dweight[groups] += (part.flatten(1).unsqueeze(1) @ tanh.flatten(1, 2)).squeeze(1)
-                spread = torch.addcmul(one, tanh, tanh, value=-1, out=tanh).mul_(part.unsqueeze(-1))
+                # by sums, which torch rounds pairwise; a matrix product would add one by one
+                weighted = torch.mul(tanh, part.unsqueeze(-1), out=buffer[: tanh.numel()].view(tanh.shape))
+                dweight[groups] += weighted.sum((1, 2))
+                spread = torch.addcmul(part.unsqueeze(-1), weighted, tanh, value=-1, out=tanh)
                 torch.sum(spread, -2, out=dquery[groups, rows])
                 dkey[groups] += spread.sum(-3)
             slope = weight[:, None, :]

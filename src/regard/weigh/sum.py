@@ -17,14 +17,13 @@ class Sum(Online):
     >>> Sum()(torch.tensor([[1.0, 3.0]]))
     tensor([[0.2500, 0.7500]])
 
-    Meant for scores that are not negative, such as `Feature()`. A row that sums to exactly zero gives zeros.
+    Meant for scores that are not negative, such as `Feature()`. A row that sums to zero gives zeros.
     """
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
         if allowed is not None:
             scores = scores.masked_fill(~allowed, 0.0)
-        total = scores.sum(-1, keepdim=True)
-        return scores / total.masked_fill(total == 0, torch.inf)
+        return scores / _or_infinite(scores.sum(-1, keepdim=True))
 
     def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         zeros = like.new_zeros((*like.shape[:-1], 1))
@@ -34,10 +33,15 @@ class Sum(Online):
         return (scores if allowed is None else scores.masked_fill_(~allowed, 0.0)), peak, None
 
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
-        return torch.where(total == 0, torch.inf, total)
+        return _or_infinite(total)
 
     def again(self, scores: Tensor, stat: Tensor) -> Tensor:
         return scores.div_(stat)
 
     def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
         return grad.sub_(mean).div_(stat)
+
+
+def _or_infinite(total: Tensor) -> Tensor:
+    """The total, or +inf where it is no normal number: one over it would overflow, and there is nothing to share."""
+    return total.masked_fill(total.abs() < torch.finfo(total.dtype).tiny, torch.inf)

@@ -33,8 +33,9 @@ def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple
             else:
                 total = steps.row(work.pair, weigh, q, k, v, tensors, extras, tile)
         if isinstance(weigh, Online):
-            cut_queries(stat, row).copy_(weigh.finish(peak, mass))
-            total = total / mass.masked_fill(mass == 0, float("inf"))
+            finished = weigh.finish(peak, mass)
+            cut_queries(stat, row).copy_(finished)
+            total = total / finished[..., -1:]
         acc.copy_(total)
     return out, stat
 
