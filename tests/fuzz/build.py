@@ -18,7 +18,7 @@ from tests.fuzz.oracle import user_score
 
 
 def build(case: Case) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of the call by name, with gradients, and everything that `attend` takes besides query, key and value."""
+    """The tensors of the call by name, with gradients, and what else `attend` takes."""
     tensors = _lay_out(case)
     for at, x in case.leaves.items():
         if at not in tensors:

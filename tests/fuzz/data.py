@@ -21,7 +21,7 @@ MOST_PAIRS, MOST_FEATURES = 26_000, 160_000
 
 @dataclass
 class Case:
-    """A call as plain data. `leaves` hold float64 numbers that the call's dtype can represent, in the caller's shapes."""
+    """A call as plain data. `leaves` hold float64 numbers that the call's dtype can hold, in the caller's shapes."""
 
     draw: Draw
     dtype: torch.dtype
@@ -151,8 +151,8 @@ def _fill(family: str, at: str, shape: tuple[int, ...], case: Case, noise: torch
         x *= 10.0 if case.draw.score == "callable" and case.dtype == torch.float16 else float(family[1:])
     elif family == "ladder" and at == "query":
         rungs = torch.tensor(LADDER, dtype=torch.float64)[torch.arange(shape[-2]) % len(LADDER)]
-        # float16 ends at 65,504
-        x[..., 0] = (rungs * width**0.5).clamp(min=-6e4)
+        # float16 ends at 65,504, and a user's function computes in it
+        x[..., 0] = (rungs * width**0.5).clamp(min=-6e4 if case.draw.score != "callable" else -600)
     elif family == "ladder" and at == "key":
         x[..., 0] = 1.0
     elif family == "ties":
@@ -167,9 +167,9 @@ def _fill(family: str, at: str, shape: tuple[int, ...], case: Case, noise: torch
         x[..., width // 2] *= 10 if case.draw.score == "callable" else 100
     elif family == "denormal":
         tiny = torch.finfo(case.dtype).smallest_normal / 4
-        if case.draw.score.startswith("cosine"):
-            # its gradient is one over the length: small, but not beyond what one over it can be
-            tiny = {torch.float16: 1e-3, torch.float64: 1e-150}.get(case.dtype, 1e-20)
+        if case.draw.score.startswith("cosine") or case.draw.weigh == "sum":
+            # gradients that are one over these, or over their squares: small, but not beyond what one over it can be
+            tiny = {torch.float16: 1e-3, torch.float64: 1e-60}.get(case.dtype, 1e-8)
         x *= tiny
         # no row of nothing but zeros: it has no direction
         x = torch.where(_round(x, case.dtype) == 0, tiny, x)
@@ -253,6 +253,11 @@ def _make_bias(case: Case, dice: random.Random, noise: torch.Generator) -> None:
         leaves["bias.1"] = _random(h, 2, noise=noise, case=case)
 
 
+def _draw_segments(dice: random.Random, b: int, length: int) -> list[list[int]]:
+    """For all sequences together, or for each."""
+    return [sorted(dice.randrange(4) for _ in range(length)) for _ in range(dice.choice((1, b)))]
+
+
 def _make_mask(name: str, case: Case, dice: random.Random, noise: torch.Generator) -> pairs.Spec:
     b, n, m = case.b, case.n, case.m
     makers: dict[str, Callable[[], pairs.Spec]] = {
@@ -264,9 +269,7 @@ def _make_mask(name: str, case: Case, dice: random.Random, noise: torch.Generato
         "causal by sequence": lambda: ("diagonal", None, 0, [dice.randint(-3, m) for _ in range(b)]),
         "window": lambda: ("diagonal", dice.randint(0, 20), dice.randint(0, 5), dice.choice((None, 0, 1))),
         "window by sequence": lambda: ("diagonal", 3, dice.randint(0, 9), [dice.randint(-3, m) for _ in range(b)]),
-        "document": lambda: (
-            "document", *([sorted(dice.randrange(4) for _ in range(x)) for _ in range(dice.choice((1, b)))] for x in (m, n))
-        ),
+        "document": lambda: ("document", _draw_segments(dice, b, m), _draw_segments(dice, b, n)),
         "edges": lambda: (
             "edges", [(dice.randrange(n), dice.randrange(m)) for _ in range(3 * max(n, m))] if n and m else []
         ),

@@ -1,8 +1,8 @@
-"""Attention written out n×m from the formulas of the papers, in whatever dtype it is given: it shares nothing with the library.
+"""Attention written out n×m from the formulas of the papers, in any dtype; it shares nothing with the library.
 
-Run in float64 and `exactly` it is the reference; run in the call's own dtype and `as_is` it is the eager code that a user
-would write, whose own error is the yardstick. `rounded` marks every place at which that code rounds a number: both pass
-numbers on, `judge.Noise` disturbs each of them as rounding would.
+Run in float64 and `exactly` it is the reference; run in the call's own dtype and `as_is` it is the eager code that a
+user would write, whose own error is the yardstick. `rounded` marks every place at which that code rounds a number: both
+pass numbers on, `judge.Noise` disturbs each of them as rounding would.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
     name, facts = case.score, case.facts
     weights = [rounded(tensors[f"score.{at}"]) for at in range(4) if f"score.{at}" in tensors]
     if name == "dot":
-        scores = rounded(rounded(query @ key.mT) * facts["scale"])
+        scores = rounded(_product(query, key.mT, rounded) * facts["scale"])
         if facts["cap"] is not None:
             scores = rounded(facts["cap"] * _act("tanh", scores / facts["cap"], rounded))
     elif name == "bilinear":
-        scores = rounded(rounded(query @ weights[0]) @ key.mT)
+        scores = _product(_product(query, weights[0], rounded), key.mT, rounded)
     elif name == "cosine":
         scale = weights[0].reshape(-1, 1, 1) if weights else facts["scale"]
-        scores = rounded(rounded(_unit(query, rounded) @ _unit(key, rounded).mT) * scale)
+        scores = rounded(_product(_unit(query, rounded), _unit(key, rounded).mT, rounded) * scale)
     elif name == "additive":
         mixed = rounded(_act(facts["activation"], rounded(query[..., :, None, :] + key[..., None, :, :]), rounded))
         scores = rounded((mixed * _per_head(weights[0], 2)).sum(-1))
@@ -71,7 +71,8 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
         step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]) * width)
         scores = rounded(-0.5 * (step * step).sum(-1))
     elif name == "feature":
-        scores = rounded(rounded(functional.elu(query) + 1) @ rounded(functional.elu(key) + 1).mT)
+        left, right = rounded(functional.elu(query) + 1), rounded(functional.elu(key) + 1)
+        scores = _product(left, right.mT, rounded)
     elif name == "callable":
         scores = rounded(user_score(query, key, weights[0]))
     else:
@@ -129,8 +130,8 @@ def attention(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly)
     scores = score(case, tensors, rounded)
     if getattr(rounded, "divides_last", False) and case.weigh in ("softmax", "sum"):
         mass, total = _mass(case, tensors, scores, rounded)
-        return rounded(rounded(_kept(case, mass, rounded) @ value) / total)
-    return rounded(_kept(case, weigh(case, tensors, scores, rounded), rounded) @ value)
+        return rounded(_product(_kept(case, mass, rounded), value, rounded) / total)
+    return _product(_kept(case, weigh(case, tensors, scores, rounded), rounded), value, rounded)
 
 
 def torch_attention(case: Any, tensors: dict[str, Tensor]) -> Tensor:
@@ -158,6 +159,12 @@ def torch_attention(case: Any, tensors: dict[str, Tensor]) -> Tensor:
 
 def _kept(case: Any, weights: Tensor, rounded: Rounded) -> Tensor:
     return weights if case.keep is None else rounded(weights * case.keep.to(weights.dtype))
+
+
+def _product(left: Tensor, right: Tensor, rounded: Rounded) -> Tensor:
+    """A matrix product, rounded as often as it has terms."""
+    product = rounded(left @ right)
+    return product if rounded in (as_is, exactly) else rounded.add_rounding_of_sum(product, left, right)  # type: ignore[attr-defined]
 
 
 def _of_heads(x: Tensor, heads: int) -> Tensor:
@@ -199,7 +206,7 @@ def _mass(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
 
 
 def _entmax(scores: Tensor, allowed: Tensor, alpha: float, rounded: Rounded) -> Tensor:
-    """p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)}: tau by bisection, its derivative by one step of Newton's method."""
+    """p = [(alpha − 1)·score − tau]₊^{1/(alpha − 1)}: tau by bisection, its derivative by a step of Newton's method."""
     power = 1 / (alpha - 1)
     some = allowed.any(-1, keepdim=True)
     low = rounded((scores * (alpha - 1)).masked_fill(~allowed, -torch.inf))

@@ -61,7 +61,7 @@ def _write_row(row: np.ndarray, name: str, rest: list[Any], s: int, i: int, n: i
 def write_bias(
     name: str, tensors: dict[str, Tensor], facts: dict[str, Any], n: int, m: int, dtype: torch.dtype
 ) -> Tensor:
-    """What is added to the scores, (h, n, m) or anything that broadcasts to (b, h, n, m), differentiable in `tensors`."""
+    """What is added to the scores, broadcastable to (b, h, n, m) and differentiable in `tensors`."""
     if name == "dense":
         b, h = facts["bh"]
         return tensors["bias.0"].expand(facts["pairs"]).reshape(b, h, n, m)
@@ -111,7 +111,7 @@ def _bucket(ahead: int, buckets: int, most: int, two_sided: bool) -> int:
     return result + min(exact + int(grown), buckets - 1)
 
 
-# --- random bits, once more from their description: lowbias32 of seed, sequence, head, query, salt, key -------------------
+# random bits, once more from their description: lowbias32 of seed, sequence, head, query, salt and key
 
 
 def _mix(x: Any) -> Any:

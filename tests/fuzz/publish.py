@@ -1,4 +1,4 @@
-"""The worst errors of a fuzz run, printed at its end: a bar that is only ever passed or failed hides how close it was."""
+"""The worst errors of a fuzz run, printed at its end: a bar that is only passed or failed hides how close it was."""
 
 from __future__ import annotations
 

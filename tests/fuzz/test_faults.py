@@ -65,7 +65,7 @@ def is_softmax(d: Draw) -> bool:
 # what is broken, where, how, and which calls could show it
 FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
     "mask forgotten in backward": (
-        steps, "slope", before(no_mask_in_backward), lambda d: d.mask == "allowed" and d.weigh in ("sigmoid", "relu squared")
+        steps, "slope", before(no_mask_in_backward), lambda d: d.mask == "allowed" and d.weigh == "sigmoid"
     ),
     "dropout forgotten in backward": (steps, "slope", before(no_dropout_in_backward), lambda d: d.dropout > 0),
     "bias without gradient": (Bias, "pull", lambda f: lambda *a: None, lambda d: d.bias == "relative" and d.learn_bias),
@@ -84,7 +84,9 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
     "one length too many": (
         Lengths, "settle", after(lambda mask: replace(mask, lengths=mask.lengths + 1)), lambda d: d.mask == "lengths"
     ),
-    "key heads in another order": (engine, "lift", after(heads_in_another_order), lambda d: d.ndim > 3 and d.score == "dot"),
+    "key heads in another order": (
+        engine, "lift", after(heads_in_another_order), lambda d: d.ndim > 3 and d.score == "dot"
+    ),
     "random bits by tile": (
         bits, "uniform", before(own_place), lambda d: d.dropout > 0 and d.budget < 1000 and min(d.sizes) > 30
     ),
@@ -92,7 +94,7 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
         Sum, "slope", lambda f: lambda self, weights, grad, mean, stat: grad / stat, lambda d: d.weigh == "sum"
     ),
     "entmax with sparsemax's slope": (
-        Entmax, "slope", lambda f: lambda self, weights, grad: f(Entmax(2.0), weights, grad), lambda d: d.weigh == "entmax"
+        Entmax, "slope", lambda f: lambda self, *parts: f(Entmax(2.0), *parts), lambda d: d.weigh == "entmax"
     ),
     "the second best": (
         Hard, "solve", lambda f: lambda self, scores, tile: f(self, scores.neg(), tile), lambda d: d.weigh == "hard"
@@ -109,7 +111,7 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
     ),
     "output rounded to half": (
         engine, "unfold", lambda f: lambda out, sizes: f(out.half().to(out.dtype), sizes),
-        lambda d: d.dtype == "float32" and d.family == "normal",
+        lambda d: d.dtype == "float32" and d.score == "dot",
     ),
     "gradient of one row doubled": (
         steps, "slope", after(lambda r: (r[0], torch.cat([r[1][:, :, :1] * 2, r[1][:, :, 1:]], 2))), is_softmax

@@ -176,8 +176,8 @@ ENGINE = [
     ),
     Fault(
         "engine/poison.py",
-        "if all(_is_finite(x) for x in (query, key, value)):",
-        "if _is_finite(query):",
+        "if are_finite(query, key, value):",
+        "if are_finite(query):",
         "NaN in keys and values is not looked for",
     ),
     Fault(
@@ -185,6 +185,12 @@ ENGINE = [
         "rows = (bad_queries & sees_any) | sees_bad",
         "rows = bad_queries & sees_any",
         "NaN that is attended to does not show",
+    ),
+    Fault(
+        "engine/poison.py",
+        "return torch.where(rows[..., None], run_raw(query, key, value), out)",
+        "return out",
+        "NaN that very many rows attend to does not show",
     ),
     Fault(
         SDPA,
@@ -212,8 +218,8 @@ ENGINE = [
     ),
     Fault(
         "engine/check.py",
-        "if not 0.0 <= dropout < 1.0:",
-        "if not 0.0 <= dropout <= 1.0:",
+        "or not 0.0 <= dropout < 1.0:",
+        "or not 0.0 <= dropout <= 1.0:",
         "a dropout of one is let through",
     ),
     Fault(

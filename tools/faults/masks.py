@@ -19,8 +19,8 @@ MASKS = [
     ),
     Fault(
         WINDOW,
-        "ahead = torch.arange(at[0] - rows + 1,",
-        "ahead = torch.arange(at[0] - rows,",
+        "ahead = torch.arange(at[0] - max(rows, 1) + 1,",
+        "ahead = torch.arange(at[0] - max(rows, 1),",
         "pattern of a tile starts one step early",
     ),
     Fault(
@@ -61,14 +61,14 @@ MASKS = [
     ),
     Fault(
         LENGTHS,
-        "longest = int(tile.slice(self.lengths).max())",
-        "longest = int(tile.slice(self.lengths).min())",
+        "longest = int(lengths.max())",
+        "longest = int(lengths.min())",
         "span of the shortest sequence",
     ),
     Fault(
         LENGTHS,
-        "return int(tile.slice(self.lengths).min())",
-        "return int(tile.slice(self.lengths).max())",
+        "int(lengths.min()) >= tile.j.stop",
+        "int(lengths.max()) >= tile.j.stop",
         "covers by the longest sequence",
     ),
     Fault(

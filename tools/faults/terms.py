@@ -44,9 +44,15 @@ TERMS = [
     ),
     Fault(
         "score/custom.py",
-        "self.tensors = tuple(seen.found.values())",
+        "self.tensors = _untangle(self.captured)",
         "self.tensors = ()",
         "tensors a function closes over get no gradient",
+    ),
+    Fault(
+        "score/custom.py",
+        "self.tensors = _untangle(self.captured)",
+        "self.tensors = self.captured",
+        "a closed-over tensor made of another counts twice",
     ),
     Fault(
         ADDITIVE,
@@ -77,6 +83,12 @@ TERMS = [
         "scores.addcmul_(step, step, value=-0.5)",
         "scores.addcmul_(step, step, value=-1.0)",
         "Gaussian tiles without the half",
+    ),
+    Fault(
+        GAUSSIAN,
+        "dwidth[:, f] = -pulled.mul_(apart)",
+        "dwidth[:, f] = -pulled",
+        "Gaussian width's gradient by distance, not its square",
     ),
     Fault(
         GAUSSIAN,
