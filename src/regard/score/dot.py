@@ -21,11 +21,21 @@ class Product(Pair):
         self.cap = cap
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
-        scores = query @ key.transpose(-1, -2) if self.scale == 1.0 else (query * self.scale) @ key.transpose(-1, -2)
+        scores = query @ key.transpose(-1, -2)
+        if self.scale != 1.0:
+            scores = scores * self.scale
         return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
 
+    def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        scores = query @ key.transpose(-1, -2)
+        if self.scale != 1.0:
+            scores.mul_(self.scale)
+        return scores if self.cap is None else scores.div_(self.cap).tanh_().mul_(self.cap)
+
     def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
-        scores = query @ key.transpose(-1, -2) if self.scale == 1.0 else (query * self.scale) @ key.transpose(-1, -2)
+        scores = query @ key.transpose(-1, -2)
+        if self.scale != 1.0:
+            scores.mul_(self.scale)
         capped = None
         if self.cap is not None:
             capped = torch.tanh(scores / self.cap)

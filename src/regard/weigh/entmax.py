@@ -43,9 +43,9 @@ class Entmax(Row):
         # distances below the peak, scaled as the formula has them; NaN and +inf stay visible
         low = (scores - torch.where(empty, 0.0, peak)) * (self.alpha - 1)
         if self.alpha == 2:
-            weights = (low - _sparsemax_threshold(low)).clamp_(min=0)
+            weights = low.sub_(_sparsemax_threshold(low)).clamp_(min=0)
         elif self.alpha == 1.5:
-            weights = (low - _entmax15_threshold(low)).clamp_(min=0).square_()
+            weights = low.sub_(_entmax15_threshold(low)).clamp_(min=0).square_()
         else:
             weights = _bisect(low, 1 / (self.alpha - 1))
         return weights.masked_fill_(empty, 0.0)
@@ -81,10 +81,13 @@ class Sparsemax(Entmax):
 
 
 def _sorted_sums(low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The row sorted downwards with -inf made harmless, its ranks 1…m, and which entries are real."""
-    ranked = low.sort(-1, descending=True).values
+    """The row sorted downwards with -inf made harmless, its ranks 1…m, and which entries are real.
+
+    In float64: a running sum in float32 adds one by one, and its error grows with the row.
+    """
+    ranked = low.sort(-1, descending=True).values.double()
     real = ranked != -torch.inf
-    ranks = torch.arange(1, low.shape[-1] + 1, device=low.device, dtype=low.dtype)
+    ranks = torch.arange(1, low.shape[-1] + 1, device=low.device, dtype=torch.float64)
     return ranked.masked_fill(~real, 0.0), ranks, real
 
 
@@ -121,5 +124,10 @@ def _bisect(low: Tensor, power: float) -> Tensor:
         width /= 2
         middle = left + width
         left = torch.where(weigh(middle).sum(-1, keepdim=True) >= 1, middle, left)
-    weights = weigh(left)
-    return weights / weights.sum(-1, keepdim=True)
+    # a last step by Newton's rule in float64: near tau, what float32 cannot tell is a large part of a weight
+    exact = low.double()
+    gap = (exact - left).clamp_(min=0)
+    rate = torch.where(gap > 0, gap, 1.0) ** (power - 1) * (gap > 0) * power
+    tau = left + ((gap**power).sum(-1, keepdim=True) - 1) / rate.sum(-1, keepdim=True)
+    weights = exact.sub_(tau).clamp_(min=0) ** power
+    return (weights / weights.sum(-1, keepdim=True)).to(low.dtype)

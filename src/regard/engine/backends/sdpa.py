@@ -64,9 +64,6 @@ def estimate(call: Call) -> Cost:
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, scale = _rows(call, query, key)
-    if query.dtype == call.compute_dtype and _held(call):
-        # torch scales and adds a mask in one rounding forward and in two backward: leave it nothing to scale
-        query, scale = query * scale, 1.0
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     causal = _is_square_causal(call)
     return functional.scaled_dot_product_attention(
