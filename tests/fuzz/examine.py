@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from tests.fuzz.judge import (
     Verdict,
     compute_dtype,
     evaluate,
-    evaluate_backwards,
+    evaluate_in_order,
     find_ill_posed,
     judge,
     jumps,
@@ -42,7 +43,7 @@ def examine(draw: Draw) -> Iterator[tuple[str, Verdict]]:
     case = make_case(draw)
     ill = find_ill_posed(case)
     case.grad = case.grad.masked_fill(ill.view(*case.grad.shape[:-1], 1), 0.0)
-    reference = evaluate(case, torch.float64)
+    reference = evaluate_in_order(case, torch.float64, oracle.exactly, largest_first=False)
     yardstick = Yardstick(case, reference)
     for backend in BACKENDS:
         # `auto` is one of the others by another name: one call in four will do
@@ -74,12 +75,9 @@ class Yardstick:
     def __init__(self, case: Case, reference: Answer) -> None:
         self.case, self.reference = case, reference
         self.disturbed = [self._disturb(seed) for seed in range(DISTURBED)]
-        self._eager: dict[str, list[Answer]] = {}
 
     def rivals(self, backend: str, what: str) -> list[Tensor]:
-        if backend not in self._eager:
-            self._eager[backend] = self._run_eager(backend)
-        return [answer[what] for answer in (*self._eager[backend], *self.disturbed)]
+        return [answer[what] for answer in (*self._list_eager(backend), *self.disturbed)]
 
     def disturb_more(self) -> None:
         self.disturbed += [self._disturb(seed) for seed in range(len(self.disturbed), BEFORE_CONDEMNED)]
@@ -87,27 +85,41 @@ class Yardstick:
     def _disturb(self, seed: int) -> Answer:
         return evaluate(self.case, torch.float64, Noise(compute_dtype(self.case), seed))
 
-    def _run_eager(self, backend: str) -> list[Answer]:
+    def _list_eager(self, backend: str) -> list[Answer]:
         case = self.case
         if case.dtype == torch.float64:
-            eager = [evaluate(case, case.dtype, oracle.as_is), evaluate_backwards(case, case.dtype), self._scale_down()]
+            eager = [self._plain, self._scaled_down, self._largest_first]
         elif case.dtype in HALF and backend in ("reference", "tiled") and compute_dtype(case) == torch.float32:
             # these compute half precision in float32: so must their rival, or it would excuse too much
-            eager = [self._in_float32()]
+            eager = [self._in_float32]
         else:
-            eager = [evaluate(case, case.dtype, oracle.as_is)]
+            eager = [self._plain]
             if case.dtype in HALF and not all(x.isfinite().all() for x in eager[0].values()):
-                eager.append(self._in_float32())
+                eager.append(self._in_float32)
         if backend in ("sdpa", "auto") and can_ask_torch(case):
             # eager code of today calls torch's kernel, and this backend can be no better than that; where the kernel is
             # wrong rather than coarse is in tests/incidents/test_torch.py
-            eager.append(evaluate(case, case.dtype, by_torch=True))
+            eager.append(self._by_torch)
         return eager
 
+    @cached_property
+    def _plain(self) -> Answer:
+        return evaluate(self.case, self.case.dtype, oracle.as_is)
+
+    @cached_property
     def _in_float32(self) -> Answer:
         return {at: x.to(self.case.dtype) for at, x in evaluate(self.case, torch.float32, oracle.as_is).items()}
 
-    def _scale_down(self) -> Answer:
+    @cached_property
+    def _by_torch(self) -> Answer:
+        return evaluate(self.case, self.case.dtype, by_torch=True)
+
+    @cached_property
+    def _largest_first(self) -> Answer:
+        return evaluate_in_order(self.case, self.case.dtype, oracle.as_is, largest_first=True)
+
+    @cached_property
+    def _scaled_down(self) -> Answer:
         """What eager code in float64 may be off by: nearly the reference itself, it has its error from float32.
 
         Rounding errors are proportional to the unit of rounding: float32's, on the same call with numbers that float32

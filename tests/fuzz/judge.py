@@ -54,7 +54,7 @@ class Noise:
         return disturbed
 
     def add_rounding_of_sum(self, product: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """A sum of k terms in eight lanes rounds k/8 times: about √(k/8) units of its terms (doi:10.1137/18M1226312)."""
+        """A sum of k terms in eight lanes rounds k/8 times: √(k/8) units of its terms (doi:10.1137/18M1226312)."""
         with torch.no_grad():
             size = left.abs() @ right.abs() * (left.shape[-1] / 8) ** 0.5
             off = self.unit * size * (torch.rand(size.shape, generator=self.generator, dtype=size.dtype) * 2 - 1)
@@ -87,15 +87,26 @@ def evaluate(
     return answer | dict(zip(case.learned, grads, strict=True))
 
 
-def evaluate_backwards(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Eager code with the features in the other order: the same call, whose sums round elsewhere."""
+def evaluate_in_order(
+    case: Case, dtype: torch.dtype, rounded: oracle.Rounded, largest_first: bool
+) -> dict[str, Tensor]:
+    """The same call with its features sorted by size: small ones first sum up most exactly, large ones first least."""
+    sizes = [case.leaves[at].abs().flatten(0, -2).sum(0) for at in ("query", "key")]
+    if case.score not in ("bilinear", "concat"):
+        # these two may differ in width, and meet in no product feature by feature
+        sizes = [sizes[0] * sizes[1]] * 2
+    wide, narrow = (size.argsort(descending=largest_first) for size in sizes)
 
-    def flip(at: str, x: Tensor) -> Tensor:
-        by_feature = at in ("query", "key") or (at.startswith("score") and case.score != "cosine" and x.ndim > 0)
-        return x.flip((-1, -2) if at == "score.0" and case.score == "bilinear" else -1) if by_feature else x
+    def sort(at: str, x: Tensor, d: Tensor, c: Tensor) -> Tensor:
+        if at == "score.0" and case.score == "bilinear":
+            return x[..., d, :][..., c]
+        if at == "query" or (at == "score.0" and case.score != "cosine" and x.ndim):
+            return x[..., d]
+        return x[..., c] if at in ("key", "score.1") else x
 
-    flipped = replace(case, leaves={at: flip(at, x) for at, x in case.leaves.items()})
-    return {at: flip(at, x) for at, x in evaluate(flipped, dtype, oracle.as_is).items()}
+    there = replace(case, leaves={at: sort(at, x, wide, narrow) for at, x in case.leaves.items()})
+    answer = evaluate(there, dtype, rounded)
+    return {at: sort(at, x, wide.argsort(), narrow.argsort()) for at, x in answer.items()}
 
 
 def find_ill_posed(case: Case) -> Tensor:

@@ -122,6 +122,6 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_seen(name, monkeypatch):
     owner, attribute, change, wanted = FAULTS[name]
-    assert catches(wanted, most=6) == 0, "the calls fail without the fault: they cannot show it"
+    # without the fault the same calls are good: they are among those of test_fuzz.py
     monkeypatch.setattr(owner, attribute, change(getattr(owner, attribute)))
-    assert catches(wanted, most=6) > 0
+    assert catches(wanted)

@@ -76,15 +76,15 @@ def test_zeros_are_no_answer_to_tiny_numbers():
 def test_half_precision_computed_in_half_precision_is_seen(monkeypatch):
     from regard.engine.call import Call
 
-    assert catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal") == 0
+    assert not catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal")
     monkeypatch.setattr(Call, "compute_dtype", property(lambda self: self.sizes.dtype))
-    assert catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal") > 0
+    assert catches(lambda d: d.dtype == "bfloat16" and d.score == "dot" and d.family == "normal")
 
 
-def catches(wanted, most: int = 12) -> int:
-    """How many of the first draws that fit show a fault."""
+def catches(wanted, most: int = 8) -> bool:
+    """Whether one of the first draws that fit shows a fault."""
     fitting = itertools.islice((d for d in draw.draw_all(calls=2000) if wanted(d) and 0 not in d.sizes), most)
-    return sum(any(not verdict.is_good for _, verdict in examine(d)) for d in fitting)
+    return any(not verdict.is_good for d in fitting for _, verdict in examine(d))
 
 
 def test_noise_moves_numbers_and_gradients_by_half_a_unit():

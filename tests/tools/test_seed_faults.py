@@ -96,10 +96,19 @@ def test_tests_that_do_not_see_the_copy_are_an_error(project):
         judge(project, [CAUGHT])
 
 
-def test_an_endless_fault_is_caught_by_the_limit(project):
+def test_a_fault_that_takes_too_long_is_not_caught(project):
     endless = Fault("room/double.py", "y = 2 * x", "while True: pass", "never ends")
     (verdict,) = judge(project, [endless], limit=3.0, clean=False)
-    assert verdict.test == "no end after 3 s"
+    assert not verdict.caught
+    assert "NO END" in seed_faults.show(verdict)
+
+
+def test_what_is_near_a_file_exists():
+    files = {fault.file for fault in FAULTS}
+    for file, tests in seed_faults.NEAR.items():
+        assert file in files
+        for test in tests:
+            assert (ROOT / test).is_file(), test
 
 
 def test_the_order_of_tests(project):

@@ -79,8 +79,14 @@ ENGINE = [
         "softmax backward: mean over values, not sum",
     ),
     Fault(
+        STEPS,
+        "mean = (weights * shown).sum(-1, keepdim=True)",
+        "mean = shown.mean(-1, keepdim=True)",
+        "softmax backward of whole rows: a mean without the weights",
+    ),
+    Fault(
         WALK,
-        'total = total / mass.masked_fill(mass == 0, float("inf"))',
+        "total = total / finished[..., -1:]",
         "total = total / mass",
         "empty rows are not zeroed",
     ),
@@ -146,8 +152,8 @@ ENGINE = [
     ),
     Fault(
         "engine/fold.py",
-        "query, key = query.to(dtype), key.to(dtype)",
-        "pass",
+        "return query.to(dtype), key.to(dtype), value.to(dtype)",
+        "return query, key, value.to(dtype)",
         "half precision is not lifted to float32",
     ),
     Fault(
@@ -176,8 +182,8 @@ ENGINE = [
     ),
     Fault(
         "engine/poison.py",
-        "if are_finite(query, key, value):",
-        "if are_finite(query):",
+        "if are_tame(call, query, key, value):",
+        "if are_tame(call, query):",
         "NaN in keys and values is not looked for",
     ),
     Fault(
@@ -209,6 +215,12 @@ ENGINE = [
         "if call.weigh.sink is not None:",
         "if call.weigh is None:",
         "torch's kernel takes a sink it does not know",
+    ),
+    Fault(
+        SDPA,
+        "return not reach <= REACH[call.sizes.dtype]",
+        "return False",
+        "torch's backward is used for scores too large for it",
     ),
     Fault(
         COMPILED,

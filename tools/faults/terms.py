@@ -56,8 +56,8 @@ TERMS = [
     ),
     Fault(
         ADDITIVE,
-        "dweight[groups] -= 2 *",
-        "dweight[groups] += 2 *",
+        "dweight[groups] += weighted",
+        "dweight[groups] -= weighted",
         "sign of the additive weight's gradient",
     ),
     Fault(
@@ -68,9 +68,15 @@ TERMS = [
     ),
     Fault(
         ADDITIVE,
-        "return scores.mul_(-2).add_(weight.sum(-1)[:, None, None])",
-        "return scores.mul_(-2)",
+        "torch.div(minus_two, top, out=top).add_(1)",
+        "torch.div(minus_two, top, out=top)",
         "additive scores short of a constant",
+    ),
+    Fault(
+        ADDITIVE,
+        "is_small=all(x < _SMALL for x in largest)",
+        "is_small=False",
+        "additive scores of small numbers lose their digits",
     ),
     Fault(
         ADDITIVE,
@@ -110,8 +116,8 @@ TERMS = [
     ),
     Fault(
         SOFTMAX,
-        "peak + torch.log(total)",
-        "peak - torch.log(total)",
+        "torch.cat([peak, total], -1)",
+        "torch.cat([-peak, total], -1)",
         "sign in the row statistic",
     ),
     Fault(
@@ -173,6 +179,12 @@ TERMS = [
         "return grad.sub_(mean).div_(stat)",
         "return grad.div_(stat)",
         "slope of the sum without the mean",
+    ),
+    Fault(
+        "weigh/sum.py",
+        "total.abs() < torch.finfo(total.dtype).tiny",
+        "total.abs() < 0",
+        "a sum of nothing is NaN",
     ),
     Fault(
         "bias/alibi.py",

@@ -51,6 +51,8 @@ def decline(call: Call) -> str | None:
         left = len(call.mask.span(row))
         if 4 * left <= s.m:
             return f"torch computes all {s.m} keys of a row, the mask leaves about {left}."
+    if call.bias is not None and call.needs_grad:
+        return "torch scales and adds a bias in one rounding forward, in two backward."
     return None
 
 
@@ -73,19 +75,19 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def overreaches(call: Call, query: Tensor, key: Tensor) -> bool:
-    """Whether scores may be too large for torch's backward.
+    """Whether torch's backward would be less exact than the dtype.
 
     It keeps max + log(sum) of a row as one number, and makes the weights again from that: a large max swallows the sum.
+    And beside a bias it rounds a score once forward and twice backward.
     """
     if not call.needs_grad:
         return False
+    if call.bias is not None:
+        return True
     with torch.no_grad():
         query, key, reach = _rows(call, query, key)
         for x in (query, key):
             reach *= torch.linalg.vector_norm(x, dim=-1, dtype=call.compute_dtype).max().item()
-        if call.bias is not None:
-            bias = call.bias.tile(call.sizes.whole())
-            reach += bias.masked_fill(bias == -torch.inf, 0.0).abs().max().item()
     return not reach <= REACH[call.sizes.dtype]
 
 
