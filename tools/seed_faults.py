@@ -113,6 +113,8 @@ def run_tests(copy: pathlib.Path, tests: Sequence[str], limit: float) -> tuple[s
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider", *tests]
     # the copy's own package comes before any that is installed, and leaves no .pyc for the next fault to trip over
     env = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "250"}
+    # tensors are tiny: threads would only wait for one another
+    env["OMP_NUM_THREADS"] = "1"
     try:
         done = subprocess.run(
             command, cwd=copy, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit

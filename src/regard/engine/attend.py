@@ -17,7 +17,7 @@ from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift, lift_rows, unfold
 from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.poison import are_tame, quarantine
+from regard.engine.poison import are_finite, quarantine
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -57,7 +57,7 @@ def attend(
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
     if type(call.mask) is Full:
         # without a mask nothing can hide; but torch's CPU kernels turn a row of NaN into zeros where keys are few
-        hides = plan.backend == "sdpa" and not are_tame(call, query, key, value)
+        hides = plan.backend == "sdpa" and not are_finite(call, query, key, value)
         return unfold(_run("tiled" if hides else plan.backend, call, query, key, value), sizes)
     run, run_raw = (partial(_run, name, call) for name in (plan.backend, "tiled"))
     return unfold(quarantine(call, query, key, value, run, run_raw), sizes)

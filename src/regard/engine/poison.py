@@ -8,6 +8,7 @@ NaN spread as in plain torch, which may reach gradients of keys that only clean 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -52,6 +53,11 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, 
     shown = torch.stack([_row(lifted, query, key, value, b, h, i) for b, h, i in at]).to(out.dtype)
     places = tuple(torch.tensor(at, device=out.device).T)
     return out.index_put(places, shown)
+
+
+def are_finite(call: Call, *rows: Tensor) -> bool:
+    """Whether all numbers are finite, by the quickest look: a sum is finite only if all is, unless it overflows."""
+    return math.isfinite(sum(x.detach().sum(dtype=call.compute_dtype) for x in rows))
 
 
 def are_tame(call: Call, *rows: Tensor) -> bool:
