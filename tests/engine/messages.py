@@ -270,13 +270,14 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     ),
     # --- backends
     (
-        "backend must be one of 'auto', 'sdpa', 'tiled', 'compiled', 'reference', got 'flash'.",
+        "backend must be one of 'auto', 'sdpa', 'fused', 'tiled', 'compiled', 'reference', got 'flash'.",
         terms(backend="flash"),
     ),
     (
         SDPA.format("torch's kernels on meta are not vetted yet."),
         rows(QUERY.to(META), KEY.to(META), VALUE.to(META), backend="sdpa"),
     ),
+    (SDPA.replace("sdpa", "fused").format("it needs a CUDA device."), terms(backend="fused")),
     (SDPA.format("Additive is not a dot product."), terms(score=Additive(ONES(3)), backend="sdpa")),
     (SDPA.format("Dot is not a dot product."), terms(score=Dot(cap=5), backend="sdpa")),
     (SDPA.format("Sparsemax is not softmax."), terms(weigh=Sparsemax(), backend="sdpa")),

@@ -16,8 +16,8 @@ from regard.engine.backends import sdpa
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift, lift_rows, unfold
-from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.poison import are_finite, quarantine
+from regard.engine.plan import BACKENDS, Backend, Plan, plan
+from regard.engine.poison import quarantine
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -50,16 +50,15 @@ def attend(
     random bits come from `generator` and are the same on every backend. `backend` fixes how, never what: see `explain`.
     """
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
-    call, sizes = _draw(plan.call, generator), plan.call.sizes
-    if plan.backend != "sdpa":
+    taker, call, sizes = BACKENDS[plan.backend], _draw(plan.call, generator), plan.call.sizes
+    if taker.LIFTS:
         # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype
         query, key, value = lift_rows(call, query, key, value)
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
-    if type(call.mask) is Full:
-        # without a mask nothing can hide; but torch's CPU kernels turn a row of NaN into zeros where keys are few
-        hides = plan.backend == "sdpa" and not are_finite(call, query, key, value)
-        return unfold(_run("tiled" if hides else plan.backend, call, query, key, value), sizes)
-    run, run_raw = (partial(_run, name, call) for name in (plan.backend, "tiled"))
+    if taker.HEALS or type(call.mask) is Full:
+        # without a mask nothing can hide
+        return unfold(_run(taker, call, query, key, value), sizes)
+    run, run_raw = (partial(_run, which, call) for which in (taker, BACKENDS["tiled"]))
     return unfold(quarantine(call, query, key, value, run, run_raw), sizes)
 
 
@@ -107,12 +106,12 @@ def _draw(call: Call, generator: torch.Generator | None) -> Call:
     return replace(call, weigh=weigh, seed=draw_seed(generator) if call.dropout else 0)
 
 
-def _run(backend: str, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _run(backend: Backend, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     # what torch's kernels get wrong goes around them, named or not
-    if backend == "sdpa" and not sdpa.overreaches(call, query, key):
-        return sdpa.run(call, query, key, value)
-    backend = "tiled" if backend == "sdpa" else backend
+    if backend is sdpa and sdpa.errs(call, query, key, value):
+        backend = BACKENDS["tiled"]
+    if backend.LIFTS:
+        call, query, key, value = lift(call, query, key, value)
     # autocast would undo the lift: products of tiles are float32 on purpose
     with torch.autocast(call.sizes.device.type, enabled=False):
-        out: Tensor = BACKENDS[backend].run(*lift(call, query, key, value))
-        return out.to(call.sizes.dtype)
+        return backend.run(call, query, key, value).to(call.sizes.dtype)

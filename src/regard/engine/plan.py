@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
+from typing import Protocol
+
+from torch import Tensor
 
 from regard.core import RegardError
-from regard.engine.backends import compiled, reference, sdpa, tiled
+from regard.engine.backends import compiled, fused, reference, sdpa, tiled
 from regard.engine.call import Call, Cost
 
-# in the order in which `auto` asks: `refuse` says what a backend cannot do, `decline` what another does better
-BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "tiled": tiled, "compiled": compiled, "reference": reference}
+
+class Backend(Protocol):
+    """What a backend is: a module that says what it takes, what that costs, and does it."""
+
+    # True: `run` wants rows in the compute dtype, and a key head for each query head, as `fold.lift` makes them;
+    # False: (b, h, n, d), (b, g, m, c) and (b, g, m, e) in the caller's dtype, with the call as it is
+    LIFTS: bool
+    # True: NaN and infinity under a mask are its own affair; False: `attend` takes them out before
+    HEALS: bool
+
+    def refuse(self, call: Call) -> str | None:
+        """What it cannot do, or None."""
+
+    def decline(self, call: Call) -> str | None:
+        """What another does better, or None."""
+
+    def estimate(self, call: Call) -> Cost:
+        """What the call costs here."""
+
+    def run(self, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """The result (b, h, n, e); it may come in another dtype than the caller's."""
+
+
+# in the order in which `auto` asks
+BACKENDS: dict[str, Backend] = {
+    "sdpa": sdpa, "fused": fused, "tiled": tiled, "compiled": compiled, "reference": reference,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,8 +59,7 @@ class Plan:
 
     @property
     def cost(self) -> Cost:
-        cost: Cost = BACKENDS[self.backend].estimate(self.call)
-        return cost
+        return BACKENDS[self.backend].estimate(self.call)
 
     def __str__(self) -> str:
         s, call = self.call.sizes, self.call

@@ -8,10 +8,13 @@ from torch.nn import functional
 
 from regard.core import Mask, Tile
 from regard.engine.call import Call, Cost, show_bytes
+from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
 from regard.score import Dot
 from regard.weigh import Softmax
 
+# torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
+LIFTS, HEALS = False, False
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
@@ -72,6 +75,14 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         query, key, value, attn_mask=None if causal else _write_out(call, query.dtype), is_causal=causal, scale=scale,
         enable_gqa=call.sizes.g != call.sizes.h,
     )  # fmt: skip
+
+
+def errs(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether torch's kernels would be wrong for these numbers: such a call goes around them, named or not."""
+    # a row of NaN scores comes out as zeros where keys are few; under a mask NaN was taken out before
+    if type(call.mask) is Full and not are_finite(call, query, key, value):
+        return True
+    return overreaches(call, query, key)
 
 
 def overreaches(call: Call, query: Tensor, key: Tensor) -> bool:

@@ -11,6 +11,9 @@ from regard.engine.tiles.function import attend_by_tiles
 from regard.engine.tiles.steps import EAGER
 from regard.engine.tiles.work import Work
 
+# rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
+LIFTS, HEALS = True, False
+
 
 def refuse(call: Call) -> str | None:
     """It takes everything."""
