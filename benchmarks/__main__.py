@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
-import pathlib
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
 
 from benchmarks.cases import CASES
 from benchmarks.measure import time_case, weigh_contender
 from benchmarks.report import Block, describe_machine, show_block, show_head, write_page
+from tools.arguments import Parser, read_count, read_date, read_path
 
 EXAMPLES = """examples:
   python -m benchmarks                            all cases, some minutes
@@ -23,33 +22,8 @@ EXAMPLES = """examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def _date(text: str) -> str:
-    try:
-        return datetime.date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a date such as 2026-01-31, got {text!r}") from None
-
-
-def _page(text: str) -> pathlib.Path:
-    path = pathlib.Path(text)
-    if path.suffix != ".md":
-        raise argparse.ArgumentTypeError(f"must end in .md, got {text!r}")
-    return path
-
-
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m benchmarks",
         description="Measure speed and memory of regard beside the code a user would write without it.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -58,16 +32,16 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=names, metavar="NAME", help=f"a case, may be repeated: {', '.join(names)}"
     )
-    parser.add_argument("--threads", type=_count, default=2, metavar="N", help="threads of torch (default 2)")
-    parser.add_argument("--repeat", type=_count, metavar="N", help="turns of each contender (default 7, quick 3)")
+    parser.add_argument("--threads", type=read_count, default=2, metavar="N", help="threads of torch (default 2)")
+    parser.add_argument("--repeat", type=read_count, metavar="N", help="turns of each contender (default 7, quick 3)")
     parser.add_argument("--quick", action="store_true", help="small tensors: shows that all runs, not how fast")
-    parser.add_argument("--out", type=_page, metavar="MD", help="also write the table as a Markdown page")
-    parser.add_argument("--date", type=_date, help="the date on the page (default today)")
+    parser.add_argument(
+        "--out", type=partial(read_path, ".md"), metavar="MD", help="also write the table as a Markdown page"
+    )
+    parser.add_argument("--date", type=read_date, help="the date on the page (default today)")
     options = parser.parse_args(arguments)
     options.repeat = options.repeat or (3 if options.quick else 7)
     options.date = options.date or datetime.date.today().isoformat()
-    if options.out is not None and options.out.is_dir():
-        parser.error(f"argument --out: must be a file, got the folder '{options.out}'")
     options.parser = parser
     return options
 

@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import NoReturn
 
+from tools.arguments import Parser, read_count
 from tools.faults import FAULTS, Fault
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -204,19 +204,8 @@ def check_texts(root: pathlib.Path, faults: Iterable[Fault]) -> None:
         raise SeedError(" ".join(aged))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, _Parser]:
-    parser = _Parser(
+def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Parser]:
+    parser = Parser(
         prog="python -m tools.seed_faults",
         description=f"Plant faults in a copy of the project, see which the tests catch; status 1 below {ENOUGH:.0%}.",
         epilog="examples:\n  python -m tools.seed_faults\n  python -m tools.seed_faults --list\n"
@@ -227,8 +216,10 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, _
     parser.add_argument("--list", action="store_true", help="name the faults and run nothing")
     parser.add_argument("--only", metavar="TEXT", help="the faults whose file or description holds TEXT")
     parser.add_argument("--first", action="append", metavar="PATH", help="tests to run first, may be repeated")
-    parser.add_argument("--jobs", type=_count, default=1, metavar="N", help="faults examined at a time (default 1)")
-    parser.add_argument("--limit", type=_count, default=1200, metavar="S", help="seconds for one fault (default 1200)")
+    parser.add_argument("--jobs", type=read_count, default=1, metavar="N", help="faults examined at a time (default 1)")
+    parser.add_argument(
+        "--limit", type=read_count, default=1200, metavar="S", help="seconds for one fault (default 1200)"
+    )
     parser.add_argument("--skip-clean", action="store_true", help="trust that the tests pass without a fault")
     options = parser.parse_args(arguments)
     for path in options.first or ():
