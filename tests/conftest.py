@@ -1,6 +1,7 @@
 """What every test runs under: NaN in uninitialised memory, one thread per worker, data and GPU where there are."""
 
 import functools
+import importlib.util
 import os
 import pathlib
 from collections.abc import Callable
@@ -12,6 +13,10 @@ from torch.utils import _device
 # a hook is found by its name; here, because the controller of xdist reads no other conftest
 from tests.counts import pytest_terminal_summary  # noqa: F401
 from tests.fuzz import publish
+
+# without a GPU, Triton's kernels run in its interpreter; it looks at this when it is imported, which nothing did so far
+if not torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # all public doors to uninitialised memory
 DOORS = [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]

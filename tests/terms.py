@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -104,6 +104,19 @@ def own(term: Any) -> Any:
     if term is None or not term.tensors:
         return term
     return term.with_tensors([t.detach().clone().requires_grad_() for t in term.tensors])
+
+
+def move(value: Any, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Any:
+    """A tensor, or a term and the terms within it, on another device and with its numbers in another dtype.
+
+    What is moved is a leaf again, and requires gradients where it did before.
+    """
+    if isinstance(value, Tensor):
+        moved = value.detach().to(device, dtype if value.is_floating_point() else value.dtype, copy=True)
+        return moved.requires_grad_(value.requires_grad)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: move(getattr(value, f.name), device, dtype) for f in fields(value)})
+    return value
 
 
 def learned(*terms: Term | None) -> list[Tensor]:

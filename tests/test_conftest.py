@@ -51,6 +51,14 @@ def test_a_worker_has_one_thread():
     assert torch.get_num_threads() == 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled where there is a GPU")
+def test_without_a_gpu_triton_interprets():
+    triton = pytest.importorskip("triton")
+    # read when it was imported: set too late, it would not be there
+    assert triton.knobs.runtime.interpret
+    assert isinstance(triton.jit(lambda: None), triton.runtime.interpreter.InterpretedFunction)
+
+
 @pytest.mark.gpu
 def test_gpu_tests_see_a_gpu():
     assert torch.empty(3, device="cuda").isnan().all()

@@ -1,4 +1,8 @@
-"""What the incidents share: softmax attention written out in float64, the weighers, and who takes a call."""
+"""What the incidents share: softmax attention written out in float64, the weighers, views, and calls on any device.
+
+A place is a backend, or one on a device: "tiled", "fused on cuda". Tests make their tensors on the CPU; `run` and
+`call` take them to the place and bring the answer back.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from torch import Tensor
 
 from regard import RegardError, attend, explain
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
+from tests.terms import move
 
 BACKENDS = ("reference", "tiled", "sdpa", "auto")
 WEIGHERS = {
@@ -26,6 +31,29 @@ WEIGHERS = {
     "hard sample": Hard("sample", seed=7),
     "sum": Sum(),
 }
+# each a view of memory that is NaN wherever the view is not
+VIEWS = {
+    "transposed": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+    "widths outside": lambda x: x.mT.contiguous().mT,
+    "expanded over sequences": lambda x: x[:1].clone().expand(x.shape),
+    "expanded over heads": lambda x: x[:, :1].clone().expand(x.shape),
+    "expanded over positions": lambda x: x[:, :, :1].clone().expand(x.shape),
+    "packed": lambda x: torch.cat([_nan(x), x, _nan(x)], -1).chunk(3, -1)[1],
+    "offset by one": lambda x: torch.cat([x.new_full((1,), torch.nan), x.flatten()])[1:].view(x.shape),
+    "padded": lambda x: torch.cat([x, _nan(x)], -1)[..., : x.shape[-1]],
+    "every second": lambda x: torch.stack([x, _nan(x)], -1).flatten(-2)[..., ::2],
+    "every second row": lambda x: torch.stack([x, _nan(x)], -2).flatten(-3, -2)[..., ::2, :],
+}
+
+
+def _nan(x: Tensor) -> Tensor:
+    return torch.full_like(x, torch.nan)
+
+
+def split(place: str) -> tuple[str, str]:
+    """The backend and the device of a place."""
+    backend, _, device = place.partition(" on ")
+    return backend, device or "cpu"
 
 
 def make(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int = 0) -> list[Tensor]:
@@ -34,18 +62,35 @@ def make(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int
     return [torch.randn(s, generator=noise, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes]
 
 
-def run(query: Tensor, key: Tensor, value: Tensor, grad: Tensor | None = None, **options: Any) -> list[Tensor]:
+def cosines(like: Tensor) -> Tensor:
+    """The gradient from above, where a test has no other: no two numbers alike."""
+    steps = torch.arange(like.numel(), dtype=torch.float64, device=like.device)
+    return torch.cos(steps).view(like.shape).to(like.dtype)
+
+
+def call(query: Tensor, key: Tensor, value: Tensor, backend: str, **options: Any) -> Tensor:
+    """`attend` at a place; what was elsewhere is taken there, strides and all where memory has no holes."""
+    backend, device = split(backend)
+    return attend(
+        *(x.to(device) for x in (query, key, value)),
+        **{at: move(x, device) for at, x in options.items()},
+        backend=backend,
+    )
+
+
+def run(
+    query: Tensor, key: Tensor, value: Tensor, grad: Tensor | None = None, backend: str = "auto", **options: Any
+) -> list[Tensor]:
     """Output and gradients of query, key and value; a backend that refuses the call skips the test with its reason."""
     try:
-        out = attend(query, key, value, **options)
+        out = call(query, key, value, backend, **options)
     except RegardError as error:
-        if options.get("backend") == "sdpa" and "cannot take this call" in str(error):
+        if backend == "sdpa" and "cannot take this call" in str(error):
             pytest.skip(str(error))
         raise
-    if grad is None:
-        grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape).to(out.dtype)
+    grad = cosines(out) if grad is None else grad.to(out.device)
     grads = torch.autograd.grad(out, (query, key, value), grad, allow_unused=True, materialize_grads=True)
-    return [out.detach(), *grads]
+    return [x.to(query.device) for x in (out.detach(), *grads)]
 
 
 def takes(backend: str, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> bool:

@@ -7,7 +7,7 @@ from regard import attend
 from regard.bias import Alibi, Relative
 from regard.mask import Causal, Lengths, Window
 from regard.score import Additive
-from tests.incidents.plain import BACKENDS, WEIGHERS, assert_near, make, run
+from tests.incidents.plain import BACKENDS, WEIGHERS, assert_near, call, make, run
 
 T = 13
 
@@ -16,6 +16,10 @@ T = 13
 @pytest.mark.parametrize(("n", "m"), [(3, 7), (7, 3), (1, 9), (9, 1), (5, 5)])
 @pytest.mark.parametrize("offset", [None, 0, 2, -2, 100, -100])
 def test_the_offset_says_which_key_a_query_stands_at(offset, n, m, backend):
+    check_offset(offset, n, m, backend)
+
+
+def check_offset(offset, n, m, backend):
     query, key, value = make((1, 2, n, 4), (1, 2, m, 4), (1, 2, m, 4))
     # aligned to the end unless told otherwise: the last query stands at the last key
     place = m - n if offset is None else offset
@@ -30,12 +34,16 @@ def test_the_offset_says_which_key_a_query_stands_at(offset, n, m, backend):
 @pytest.mark.parametrize("weigh", ["softmax", "sink", "entmax", "sigmoid", "sum"])
 @pytest.mark.parametrize("mask", [Causal(), Window(3, 0)], ids=str)
 def test_decoding_step_by_step_is_the_whole_at_once(mask, weigh, backend):
+    check_decoding(mask, weigh, backend)
+
+
+def check_decoding(mask, weigh, backend):
     query, key, value = make((2, 2, T, 4), (2, 2, T, 4), (2, 2, T, 4))
     options = {"mask": mask, "weigh": WEIGHERS[weigh], "backend": backend}
     whole, *_ = run(query, key, value, **options)
     for t in range(1, T + 1):
-        step = attend(query[:, :, t - 1 : t], key[:, :, :t], value[:, :, :t], **options)
-        assert_near(step[:, :, 0], whole[:, :, t - 1])
+        step = call(query[:, :, t - 1 : t], key[:, :, :t], value[:, :, :t], **options)
+        assert_near(step[:, :, 0].cpu(), whole[:, :, t - 1])
 
 
 @pytest.mark.parametrize("score", ["dot", "additive"])
@@ -55,6 +63,10 @@ def test_positions_are_counted_from_the_end_in_every_term(bias, score):
 @pytest.mark.parametrize("filled", [torch.tensor([3, 8]), torch.tensor([0, 12])], ids=str)
 @pytest.mark.parametrize("by", ["offset", "lengths", "both"])
 def test_caches_of_different_fill(by, filled, backend):
+    check_caches(by, filled, backend)
+
+
+def check_caches(by, filled, backend):
     """One new token each for sequences whose caches hold 3 and 8: the rest of a cache is whatever was there before."""
     query, key, value = make((2, 2, T, 4), (2, 2, T, 4), (2, 2, T, 4))
     whole = attend(query, key, value, mask=Causal(), backend="reference")
@@ -68,7 +80,7 @@ def test_caches_of_different_fill(by, filled, backend):
         "lengths": Lengths(filled + 1),
         "both": Causal(filled) & Lengths(filled + 1),
     }[by]
-    out = attend(new, cache_key, cache_value, mask=mask, backend=backend)
+    out = call(new, cache_key, cache_value, mask=mask, backend=backend).cpu()
     for s, fill in enumerate(filled.tolist()):
         assert_near(out[s, :, 0], whole[s, :, fill])
 

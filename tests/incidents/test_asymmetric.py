@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.score import Bilinear
-from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, make, run
+from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, cosines, make, run
 
 LAYOUTS = {
     "heads outside": lambda x: x,
@@ -23,14 +23,19 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("grad_layout", LAYOUTS)
 def test_every_gradient_is_the_formulas(layout, grad_layout, one_width, grouped, backend):
+    check(layout, grad_layout, one_width, grouped, backend)
+
+
+def check(layout, grad_layout, one_width, grouped, backend, dtype=torch.float64):
     b, h, n, m, d = 2, 3, 5, 7, 11
     e, g = (d if one_width else 13), (1 if grouped else h)
-    leaves = make((b, h, n, d), (b, g, m, d), (b, g, m, e), dtype=torch.float64)
+    leaves = make((b, h, n, d), (b, g, m, d), (b, g, m, e), dtype=dtype)
     rows = [LAYOUTS[layout](x.detach()).requires_grad_() for x in leaves]
-    (grad,) = make((b, h, n, e), dtype=torch.float64, seed=9)
+    (grad,) = make((b, h, n, e), dtype=dtype, seed=9)
     got = run(*rows, LAYOUTS[grad_layout](grad.detach()), backend=backend)
-    out = attend_plainly(*leaves)
-    expected = [out, *torch.autograd.grad(out, leaves, grad)]
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    out = attend_plainly(*wide)
+    expected = [out, *torch.autograd.grad(out, wide, grad.double())]
     for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
         assert_near(one, two, what=name)
 
@@ -58,7 +63,6 @@ def test_a_matrix_that_is_not_square(backend):
     got = run(query, key, value, score=Bilinear(weight), backend=backend)
     moved = torch.einsum("bhid,hdc->bhic", query, weight)
     out = attend_plainly(moved, key, value, scale=1.0)
-    grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape)
-    expected = [out, *torch.autograd.grad(out, (query, key, value), grad)]
+    expected = [out, *torch.autograd.grad(out, (query, key, value), cosines(out))]
     for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
         assert_near(one, two, what=name)

@@ -10,7 +10,8 @@ from regard import attend, explain
 from regard.bias import Alibi, Relative
 from regard.mask import Allowed, Causal, Document, Edges, Full, Lengths, Window
 from regard.score import Additive, Concat, Cosine, Dot, Gaussian
-from tests.incidents.plain import BACKENDS, WEIGHERS, assert_near, make, run
+from tests.incidents.plain import BACKENDS, WEIGHERS, assert_near, cosines, make, run, split
+from tests.terms import move
 
 # sequences, queries, keys
 SIZES = [(0, 3, 5), (2, 0, 5), (2, 3, 0), (2, 0, 0), (0, 0, 0)]
@@ -55,8 +56,9 @@ def check(sizes, **options):
     assert out.shape == (b, 2, n, 4)
     assert [g.shape for g in grads] == [x.shape for x in (query, key, value)]
     assert not any(x.any() for x in (out, *grads))
-    options.pop("generator", None)
-    assert str(explain(query, key, value, **options))
+    options["backend"], device = split(options["backend"])
+    options = {at: move(x, device) for at, x in options.items() if at != "generator"}
+    assert str(explain(*(x.to(device) for x in (query, key, value)), **options))
 
 
 @pytest.mark.parametrize("backend", ["reference", "tiled", "auto"])
@@ -91,6 +93,10 @@ def test_an_empty_axis_with_bias_and_dropout(sizes, backend):
 
 @pytest.mark.parametrize("backend", ["reference", "tiled", "auto"])
 def test_no_heads_no_width_no_value(backend):
+    check_no_heads_no_width_no_value(backend)
+
+
+def check_no_heads_no_width_no_value(backend):
     for h, d, e in ((0, 4, 4), (2, 0, 4), (2, 4, 0), (0, 0, 0)):
         query, key, value = make((2, h, 3, d), (2, h, 5, d), (2, h, 5, e))
         out, *grads = run(query, key, value, mask=Causal(), backend=backend)
@@ -105,13 +111,17 @@ def test_no_heads_no_width_no_value(backend):
 @pytest.mark.parametrize("weigh", ["softmax", "entmax", "sigmoid", "hard", "sum"])
 @pytest.mark.parametrize("empty", [0, 1, 2], ids=["first", "middle", "last"])
 def test_an_empty_sequence_among_others(empty, weigh, backend):
+    check_empty_sequence(empty, weigh, backend)
+
+
+def check_empty_sequence(empty, weigh, backend):
     lengths = [4, 6, 3]
     lengths[empty] = 0
     query, key, value = make((3, 2, 5, 4), (3, 2, 6, 4), (3, 2, 6, 4))
     options = {"weigh": WEIGHERS[weigh], "backend": backend}
     got = run(query, key, value, mask=Lengths(torch.tensor(lengths)), **options)
     assert not any(x[empty].any() for x in got)
-    grad = torch.cos(torch.arange(got[0].numel(), dtype=torch.float64)).view(got[0].shape).float()
+    grad = cosines(got[0])
     for s, length in enumerate(lengths):
         alone = [x.detach()[s : s + 1].clone() for x in (query, key, value)]
         alone = [alone[0].requires_grad_(), *(x[:, :, :length].clone().requires_grad_() for x in alone[1:])]

@@ -10,7 +10,7 @@ import torch
 from regard import attend
 from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Gaussian
 from regard.weigh import Softmax
-from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, make, run
+from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, cosines, make, run
 
 SHIFTS = [-1e4, -200.0, -100.0, -88.8, 0.0, 88.8, 200.0, 1e4]
 
@@ -19,6 +19,10 @@ SHIFTS = [-1e4, -200.0, -100.0, -88.8, 0.0, 88.8, 200.0, 1e4]
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 127, 128])
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_shifted_logits_keep_their_gradients(shift, n, backend):
+    check_shift(shift, n, backend)
+
+
+def check_shift(shift, n, backend):
     # one more feature that is `shift` in the query and one in the key moves all logits alike
     query, key, value = make((1, 1, n, 5), (1, 1, n, 5), (1, 1, n, 5))
     query = torch.cat([query[..., :4], torch.full((1, 1, n, 1), shift)], -1).detach().requires_grad_()
@@ -26,8 +30,7 @@ def test_shifted_logits_keep_their_gradients(shift, n, backend):
     got = run(query, key, value, score=Dot(scale=1.0), mask=torch.ones(n, n, dtype=torch.bool), backend=backend)
     wide = [x.detach().double().requires_grad_() for x in (query, key, value)]
     out = attend_plainly(*wide, scale=1.0)
-    grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape)
-    expected = [out, *torch.autograd.grad(out, wide, grad)]
+    expected = [out, *torch.autograd.grad(out, wide, cosines(out))]
     # logits of 1e4 are multiples of 1e-3 in float32
     units = 64 + 8 * abs(shift)
     for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
@@ -42,6 +45,10 @@ def test_shifted_logits_keep_their_gradients(shift, n, backend):
 @pytest.mark.parametrize("length", [1.0, 30.0, 300.0, 1000.0])
 @pytest.mark.parametrize("keys", [1, 5])
 def test_equal_keys_share_equally_whatever_their_size(keys, length, backend, dtype):
+    check_equal_keys(keys, length, backend, dtype)
+
+
+def check_equal_keys(keys, length, backend, dtype):
     # equal keys have equal scores to the last bit, so eager code is exact: weights of 1/m, values' gradients of n/m
     n, d = 3, 13
     query = torch.full((1, 1, n, d), length, dtype=dtype, requires_grad=True)
@@ -55,6 +62,10 @@ def test_equal_keys_share_equally_whatever_their_size(keys, length, backend, dty
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("length", [10.0, 100.0, 1000.0])
 def test_a_bias_beside_large_scores_changes_no_weight_of_one_key(length, backend):
+    check_bias_of_one_key(length, backend)
+
+
+def check_bias_of_one_key(length, backend):
     # torch's kernel scales and adds in one rounding forward, in two backward
     query, key, value = make((1, 1, 4, 13), (1, 1, 1, 13), (1, 1, 1, 13))
     query, key = (x.detach().mul(length).requires_grad_() for x in (query, key))

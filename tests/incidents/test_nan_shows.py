@@ -7,11 +7,17 @@ from regard.mask import Causal, Full, Lengths
 from regard.score import Additive, Concat, Cosine, Dot, Feature, Gaussian
 from tests.incidents.plain import BACKENDS, WEIGHERS, make, run
 
-MASKS = {"full": Full(), "causal": Causal(), "lengths": Lengths(torch.tensor([4, 7]))}
+MASKS = {
+    "full": Full(),
+    "causal": Causal(),
+    "lengths": Lengths(torch.tensor([4, 7])),
+    "allowed": torch.arange(7) % 3 == 0,
+}
 SEES = {
     "full": lambda b, i, j: True,
     "causal": lambda b, i, j: j <= i,
     "lengths": lambda b, i, j: j < (4, 7)[b],
+    "allowed": lambda b, i, j: j % 3 == 0,
 }
 SCORES = {
     "dot": Dot(),
@@ -65,6 +71,10 @@ def test_whatever_scores(which, mask, score, backend):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_row_of_nothing_but_nan_is_nan(backend, dtype):
+    check_all_nan(backend, dtype)
+
+
+def check_all_nan(backend, dtype):
     query, key, value = make((1, 1, 3, 8), (1, 1, 20, 8), (1, 1, 20, 8), dtype=dtype)
     out, dquery, _, _ = run(query, torch.full_like(key, torch.nan).requires_grad_(), value, backend=backend)
     assert out.isnan().all()

@@ -13,7 +13,7 @@ from regard.mask import Causal
 from regard.score import Dot
 from regard.weigh import Softmax
 from tests.fuzz.pairs import write_uniform
-from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, make, run
+from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, cosines, make, run
 
 B, H, N, M, D = 2, 3, 5, 7, 11
 NOISE = torch.Generator().manual_seed(4)
@@ -65,19 +65,23 @@ def gather(names):
     return taken | ({"score": Dot(**score)} if score else {}), formula
 
 
-def both(names, backend):
-    leaves = make((B, H, N, D), (B, H, M, D), (B, H, M, D), dtype=torch.float64)
+def both(names, backend, dtype=torch.float64):
+    leaves = make((B, H, N, D), (B, H, M, D), (B, H, M, D), dtype=dtype)
     taken, formula = gather(names)
     got = run(*leaves, **taken, backend=backend)
-    out = attend_plainly(*leaves, **formula)
-    grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape)
-    return got, [out.detach(), *torch.autograd.grad(out, leaves, grad)]
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    out = attend_plainly(*wide, **formula)
+    return got, [out.detach(), *torch.autograd.grad(out, wide, cosines(out))]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("names", [(), *((name,) for name in OPTIONS), *PAIRS], ids=" and ".join)
 def test_an_option_changes_every_gradient_as_its_formula_does(names, backend):
-    got, expected = both(names, backend)
+    check(names, backend)
+
+
+def check(names, backend, dtype=torch.float64):
+    got, expected = both(names, backend, dtype)
     for what, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
         assert_near(one, two, what=what)
 
@@ -97,7 +101,7 @@ def test_what_an_option_learns_gets_its_gradient(backend):
     tensors = [x.clone().requires_grad_() for x in (BIAS, SINK)]
     out = attend(*leaves, bias=Dense(tensors[0]), weigh=Softmax(tensors[1]), mask=ALLOWED, backend=backend)
     meant = attend_plainly(*leaves, bias=tensors[0], sink=tensors[1], allowed=ALLOWED)
-    grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape)
+    grad = cosines(out)
     for one, two in zip(*(torch.autograd.grad(x, tensors, grad) for x in (out, meant)), strict=True):
         assert_near(one, two, what="learned")
         assert two.abs().max() > 1e-3

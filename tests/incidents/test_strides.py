@@ -9,23 +9,9 @@ import torch
 
 from regard.mask import Causal
 from regard.score import Additive, Concat, Cosine, Dot, Gaussian
-from tests.incidents.plain import BACKENDS, assert_near, make, run
+from tests.incidents.plain import BACKENDS, VIEWS, assert_near, make, run, split
 
 B, H, N, D = 2, 3, 9, 4
-NAN = torch.nan
-# each returns a view of memory that is NaN wherever the view is not
-VIEWS = {
-    "transposed": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
-    "widths outside": lambda x: x.mT.contiguous().mT,
-    "expanded over sequences": lambda x: x[:1].clone().expand(x.shape),
-    "expanded over heads": lambda x: x[:, :1].clone().expand(x.shape),
-    "expanded over positions": lambda x: x[:, :, :1].clone().expand(x.shape),
-    "packed": lambda x: torch.cat([torch.full_like(x, NAN), x, torch.full_like(x, NAN)], -1).chunk(3, -1)[1],
-    "offset by one": lambda x: torch.cat([x.new_full((1,), NAN), x.flatten()])[1:].view(x.shape),
-    "padded": lambda x: torch.cat([x, x.new_full((*x.shape[:-1], 3), NAN)], -1)[..., : x.shape[-1]],
-    "every second": lambda x: torch.stack([x, torch.full_like(x, NAN)], -1).flatten(-2)[..., ::2],
-    "every second row": lambda x: torch.stack([x, torch.full_like(x, NAN)], -2).flatten(-3, -2)[..., ::2, :],
-}
 WEIGHT = torch.tensor([0.3, -1.0, 0.8, 0.1])
 SCORES = {
     "dot": Dot(),
@@ -36,14 +22,15 @@ SCORES = {
 }
 
 
-def compare(views, grad_view, **options):
+def compare(views, grad_view, backend, **options):
     """A call on views against the same call on their copies."""
-    *leaves, grad = (x.detach() for x in make(*[(B, H, N, D)] * 4))
+    # views are made where they are used: on the way to another device they would become copies
+    *leaves, grad = (x.detach().to(split(backend)[1]) for x in make(*[(B, H, N, D)] * 4))
     rows = [view(x) if view else x for view, x in zip(views, leaves, strict=True)]
     grad = grad_view(grad) if grad_view else grad
-    got = run(*(x.requires_grad_() for x in rows), grad, **options)
+    got = run(*(x.requires_grad_() for x in rows), grad, backend, **options)
     copies = [x.detach().contiguous().clone().requires_grad_() for x in rows]
-    expected = run(*copies, grad.contiguous().clone(), **options)
+    expected = run(*copies, grad.contiguous().clone(), backend, **options)
     for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
         assert_near(one, two, what=name)
 
@@ -52,26 +39,34 @@ def compare(views, grad_view, **options):
 @pytest.mark.parametrize("which", [0, 1, 2, slice(None)], ids=["query", "key", "value", "all"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_its_copy(view, which, backend):
+    check_rows(view, which, backend)
+
+
+def check_rows(view, which, backend):
     views = [None, None, None]
     views[which] = [VIEWS[view]] * 3 if which == slice(None) else VIEWS[view]
-    compare(views, None, backend=backend)
-    compare(views, None, mask=Causal(), backend=backend)
+    compare(views, None, backend)
+    compare(views, None, backend, mask=Causal())
 
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_whatever_scores(view, score):
-    compare([VIEWS[view]] * 3, None, score=SCORES[score], backend="tiled")
-    compare([VIEWS[view]] * 3, None, score=SCORES[score], backend="reference")
+    compare([VIEWS[view]] * 3, None, "tiled", score=SCORES[score])
+    compare([VIEWS[view]] * 3, None, "reference", score=SCORES[score])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 @pytest.mark.parametrize("view", [*VIEWS, "one number"])
 def test_the_outputs_gradient_may_have_any_strides(view, masked, backend):
+    check_grad(view, masked, backend)
+
+
+def check_grad(view, masked, backend):
     grad_view = VIEWS.get(view, lambda x: x[:1, :1, :1, :1].clone().expand(x.shape))
     allowed = torch.rand(N, N, generator=torch.Generator().manual_seed(5)) < (0.6 if masked else 2)
-    compare([None] * 3, grad_view, mask=allowed, backend=backend)
+    compare([None] * 3, grad_view, backend, mask=allowed)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
