@@ -12,6 +12,9 @@ import torch
 
 from regard import attend
 from regard.bias import Alibi, Dense, Quadratic, Relative
+from regard.core import Sizes
+from regard.engine.call import Call
+from regard.engine.plan import plan
 from regard.mask import Allowed, Causal, Document, Edges, Full, Grid, Lengths, Window
 from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Feature, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
@@ -43,6 +46,14 @@ def fickle() -> Any:
         return query @ key.mT * (weight if query.shape[-2] > 1 else 1)
 
     attend(QUERY.clone().requires_grad_(), KEY, VALUE, score=score, backend="tiled").sum().backward()
+
+
+def on_cuda(n: int = 5, d: int = 8, lead: int = 2, **given: Any) -> Callable[[], Any]:
+    """What torch's kernels on CUDA are asked: no device is needed to be refused."""
+    dtype = given.pop("dtype", torch.bfloat16)
+    sizes = Sizes((lead,), 2, 2, n, 7, d, d, d, dtype, torch.device("cuda", 0))
+    terms = {"score": Dot(), "weigh": Softmax(), "mask": Full(), **given}
+    return lambda: plan(Call(sizes, **terms), "sdpa")
 
 
 SDPA = "backend='sdpa' cannot take this call: {} Use backend='auto', or see explain(...)."
@@ -279,6 +290,10 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     ),
     (SDPA.replace("sdpa", "fused").format("it needs a CUDA device."), terms(backend="fused")),
     (SDPA.format("Additive is not a dot product."), terms(score=Additive(ONES(3)), backend="sdpa")),
+    (
+        SDPA.format("torch's kernels would round the features to half precision."),
+        rows(QUERY.half(), KEY.half(), VALUE.half(), score=Feature(), backend="sdpa"),
+    ),
     (SDPA.format("Dot is not a dot product."), terms(score=Dot(cap=5), backend="sdpa")),
     (SDPA.format("Sparsemax is not softmax."), terms(weigh=Sparsemax(), backend="sdpa")),
     (SDPA.format("Sigmoid is not softmax."), terms(weigh=Sigmoid(), backend="sdpa")),
@@ -295,5 +310,32 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (
         SDPA.format("torch computes the gradient of a bias by n×m."),
         terms(bias=ONES(5, 7).requires_grad_(), backend="sdpa"),
+    ),
+    # --- torch's kernels on CUDA
+    (SDPA.format("torch's flash kernel takes float16 and bfloat16, got float32."), on_cuda(dtype=torch.float32)),
+    (
+        SDPA.format("torch's kernels on cuda let NaN through a mask, and cuDNN fills rows with no allowed key."),
+        on_cuda(mask=Causal(0)),
+    ),
+    (SDPA.format("torch's flash kernel has no bias."), on_cuda(bias=Alibi(ONES(2), offset=0))),
+    (
+        SDPA.format("torch's flash kernel needs a width that is a multiple of 8, at most 256, got 12."),
+        on_cuda(d=12),
+    ),
+    (
+        SDPA.format("torch's flash kernel needs a width that is a multiple of 8, at most 256, got 264."),
+        on_cuda(d=264),
+    ),
+    (
+        SDPA.format("torch's flash kernel has no backward for widths from 193 to 224 on some devices, got 200."),
+        on_cuda(d=200, needs_grad=True),
+    ),
+    (
+        SDPA.format("torch's flash kernel takes at most 65535 sequences and heads, got 65536 and 2."),
+        on_cuda(lead=65536),
+    ),
+    (
+        SDPA.format("torch's flash kernel counts at most 2147483648 numbers of the query in its backward."),
+        on_cuda(n=2**24 + 1, d=32, needs_grad=True),
     ),
 ]

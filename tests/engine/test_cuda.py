@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from regard import attend, explain
+from regard.bias import Alibi
 from regard.core import Score, Weigh
-from regard.score import Dot
+from regard.mask import Causal
 from regard.weigh import Hard
 from tests.terms import Combination, list_samples, make_inputs, names, run, walk
 
@@ -61,6 +62,10 @@ def test_draws_the_same_bits_as_the_cpu() -> None:
         torch.testing.assert_close(*outs, rtol=1e-4, atol=1e-5)
 
 
-def test_torch_kernels_are_not_used_unvetted() -> None:
-    x = torch.zeros(1, 1, 2, 4, device="cuda")
-    assert explain(x, x, x, score=Dot()).backend == "tiled"
+def test_torch_kernels_take_only_what_was_vetted() -> None:
+    x = torch.zeros(1, 1, 128, 64, device="cuda", dtype=torch.bfloat16)
+    assert explain(x, x, x).backend == "sdpa"
+    assert explain(x, x, x, mask=Causal()).backend != "sdpa"
+    assert explain(x, x, x, bias=Alibi()).backend != "sdpa"
+    assert explain(x.float(), x.float(), x.float()).backend != "sdpa"
+    assert explain(x[..., :60], x[..., :60], x[..., :60]).backend != "sdpa"

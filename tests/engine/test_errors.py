@@ -10,13 +10,18 @@ import torch
 
 import regard
 from regard import RegardError, attend, explain
-from regard.engine.backends import compiled
+from regard.engine.backends import compiled, sdpa
 from tests.engine import test_wrong_kinds
-from tests.engine.messages import KEY, MESSAGES, QUERY, VALUE
+from tests.engine.messages import KEY, MESSAGES, QUERY, VALUE, on_cuda
 
 SRC = pathlib.Path(regard.__file__).parent
 NO_COMPILER = (
     "backend='compiled' cannot take this call: torch.compile needs a C++ compiler (g++ or clang++) on the PATH."
+    " Use backend='auto', or see explain(...)."
+)
+
+NO_FLASH = (
+    "backend='sdpa' cannot take this call: torch has no flash kernel for cuda:0."
     " Use backend='auto', or see explain(...)."
 )
 
@@ -36,6 +41,13 @@ def test_a_missing_compiler_is_named(monkeypatch):
     with pytest.raises(RegardError) as error:
         attend(QUERY, KEY, VALUE, backend="compiled")
     assert str(error.value) == NO_COMPILER
+
+
+def test_a_missing_kernel_is_named(monkeypatch):
+    monkeypatch.setattr(sdpa, "has_flash", lambda device: False)
+    with pytest.raises(RegardError) as error:
+        on_cuda()()
+    assert str(error.value) == NO_FLASH
 
 
 def test_it_is_a_value_error():
@@ -106,6 +118,6 @@ def test_the_source_was_read():
 
 @pytest.mark.parametrize("text", SOURCE)
 def test_every_message_of_the_source_is_in_the_table(text):
-    pinned = [*(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)), NO_COMPILER]
+    pinned = [*(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)), NO_COMPILER, NO_FLASH]
     # a refusal comes wrapped in the planner's sentence
     assert any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned), text

@@ -6,7 +6,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from regard import attend
 from regard.mask import Causal, Window
-from regard.score import Dot
+from regard.score import Dot, Feature
 from tests.layouts import cut
 from tests.primes import noise
 from tests.terms import cotangent
@@ -100,3 +100,11 @@ def test_lower_precision(ours, dtype):
     exact = out.detach(), *torch.autograd.grad(out, rows, cotangent(out))
     assert all(x.dtype == dtype for x in found)
     assert_all_close(found, [x.to(dtype) for x in exact], NAMES)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "tiled"])
+def test_features_may_leave_the_range_of_half_precision(backend):
+    # e^12 is infinite in float16, and so it was for torch's kernel
+    query = torch.full((1, 1, 2, 8), 12.0, dtype=torch.float16)
+    out = attend(query, -query, torch.ones_like(query), score=Feature("exp"), backend=backend)
+    assert_all_close([out], [torch.ones_like(query)], ["output"])

@@ -223,6 +223,24 @@ ENGINE = [
         "torch's backward is used for scores too large for it",
     ),
     Fault(
+        SDPA,
+        "s.n % CUDNN_BLOCK == 0 and s.m % CUDNN_BLOCK == 0",
+        "s.n % CUDNN_BLOCK == 0",
+        "cuDNN trains where a last block of keys is half full",
+    ),
+    Fault(
+        SDPA,
+        "all(step % 8 == 0 and step > 0 for step in steps[:-1])",
+        "all(step % 8 == 0 for step in steps[:-1])",
+        "cuDNN gets rows that were broadcast",
+    ),
+    Fault(
+        SDPA,
+        "if type(call.mask) is not Full:",
+        "if call.mask is None:",
+        "torch's kernels on CUDA get a mask",
+    ),
+    Fault(
         COMPILED,
         "pair.pair.slopes(query, key, dscores.to(query.dtype), *tensors)",
         "pair.pair.slopes(key, query, dscores.to(query.dtype).mT, *tensors)",

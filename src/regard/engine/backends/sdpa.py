@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.core import Mask, Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
-from regard.score import Dot
+from regard.score import Dot, Feature
 from regard.weigh import Softmax
 
 # torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
@@ -19,15 +22,24 @@ LIFTS, HEALS = False, False
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
 REACH = {torch.float64: 500.0, torch.float32: 500.0, torch.bfloat16: 2e4, torch.float16: 2e4}
+HALF = (torch.bfloat16, torch.float16)
+# cuDNN's backward gives NaN at low logits where rows do not fill its blocks: pytorch#196678, cudnn-frontend#1072
+CUDNN_BLOCK = 128
+# sequences, and heads, that a launch on CUDA can count: pytorch#146704
+MOST_BLOCKS = 65535
+# numbers that the flash kernel's backward can count, rows and widths rounded up to its blocks
+MOST_NUMBERS = 2**31
 
 
 def refuse(call: Call) -> str | None:
     s = call.sizes
-    if s.device.type != "cpu":
-        # cuDNN, torch's first choice there, gives NaN gradients at low logits and numbers in rows with no allowed key
+    if s.device.type not in ("cpu", "cuda"):
         return f"torch's kernels on {s.device.type} are not vetted yet."
     if not call.score.is_dot:
         return f"{type(call.score).__name__} is not a dot product."
+    if isinstance(call.score, Feature) and s.dtype in HALF:
+        # e^12 is no float16
+        return "torch's kernels would round the features to half precision."
     if not isinstance(call.weigh, Softmax):
         return f"{type(call.weigh).__name__} is not softmax."
     if call.weigh.sink is not None:
@@ -40,7 +52,42 @@ def refuse(call: Call) -> str | None:
         return f"torch's fused kernels need one width: scores have {_width(call)}, values {s.e}."
     if call.bias is not None and any(t.requires_grad for t in call.bias.tensors):
         return "torch computes the gradient of a bias by n×m."
-    return None
+    return refuse_on_cuda(call) if s.device.type == "cuda" else None
+
+
+def refuse_on_cuda(call: Call) -> str | None:
+    """What neither the flash kernel nor cuDNN takes, or takes and gets wrong; torch has no other that is as fast."""
+    s, width = call.sizes, _width(call)
+    if s.dtype not in HALF:
+        return f"torch's flash kernel takes float16 and bfloat16, got {str(s.dtype).removeprefix('torch.')}."
+    if type(call.mask) is not Full:
+        return "torch's kernels on cuda let NaN through a mask, and cuDNN fills rows with no allowed key."
+    if call.bias is not None:
+        return "torch's flash kernel has no bias."
+    if width % 8 or width > 256:
+        return f"torch's flash kernel needs a width that is a multiple of 8, at most 256, got {width}."
+    if call.needs_grad and 192 < width <= 224:
+        # on compute capability 8.6, 8.9 and 12
+        return f"torch's flash kernel has no backward for widths from 193 to 224 on some devices, got {width}."
+    if max(s.b, s.h) > MOST_BLOCKS:
+        return f"torch's flash kernel takes at most {MOST_BLOCKS} sequences and heads, got {s.b} and {s.h}."
+    if call.needs_grad and s.b * s.h * -(-s.n // 128) * 128 * max(width, 32) > MOST_NUMBERS:
+        return f"torch's flash kernel counts at most {MOST_NUMBERS} numbers of the query in its backward."
+    return None if has_flash(s.device) else f"torch has no flash kernel for {s.device}."
+
+
+@cache
+def has_flash(device: torch.device) -> bool:
+    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def choose_kernels(call: Call) -> list[SDPBackend]:
+    """The kernels that may run a call on CUDA, first choice first: never one that is slow or holds n×m in silence."""
+    s = call.sizes
+    fills_blocks = s.n % CUDNN_BLOCK == 0 and s.m % CUDNN_BLOCK == 0
+    if call.needs_grad and not fills_blocks:
+        return [SDPBackend.FLASH_ATTENTION]
+    return [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
 
 
 def decline(call: Call) -> str | None:
@@ -69,16 +116,25 @@ def estimate(call: Call) -> Cost:
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, scale = _rows(call, query, key)
+    grouped = call.sizes.g != call.sizes.h
+    if call.sizes.device.type == "cuda":
+        query, key, value = _align(query), _align(key), _align(value)
+        with sdpa_kernel(choose_kernels(call), set_priority=True):
+            return functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=grouped)
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     causal = _is_square_causal(call)
     return functional.scaled_dot_product_attention(
         query, key, value, attn_mask=None if causal else _write_out(call, query.dtype), is_causal=causal, scale=scale,
-        enable_gqa=call.sizes.g != call.sizes.h,
+        enable_gqa=grouped,
     )  # fmt: skip
 
 
 def errs(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether torch's kernels would be wrong for these numbers: such a call goes around them, named or not."""
+    if call.sizes.device.type == "cuda":
+        # those show NaN, and a look for large scores would wait for the device: only half precision is taken there,
+        # whose own rounding is the coarser one up to `REACH`; beyond it neighbouring scores lie 64 and more apart
+        return False
     # a row of NaN scores comes out as zeros where keys are few; under a mask NaN was taken out before
     if type(call.mask) is Full and not are_finite(call, query, key, value):
         return True
@@ -111,6 +167,14 @@ def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float
     rows = score.as_dot(query.to(wide), key.to(wide))
     assert rows is not None, "refuse lets only dot products through"
     return rows[0].to(dtype), rows[1].to(dtype), rows[2]
+
+
+def _align(x: Tensor) -> Tensor:
+    """Rows as kernels on CUDA read them, sixteen bytes at a time: elsewhere they fault. A copy, where need be."""
+    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+    # cuDNN takes no axis that was broadcast
+    aligned = x.storage_offset() % 8 == 0 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
+    return x if aligned and x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format)
 
 
 def _width(call: Call) -> int:
