@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.cases import CASES
 from benchmarks.measure import time_case, weigh_contender
-from benchmarks.report import Block, describe_machine, show_block, show_head, write_page
+from benchmarks.report import Block, describe_machine, show_block, show_head, tell, write_page
 from tools.arguments import Parser, read_count, read_date, read_path
 
 EXAMPLES = """examples:
@@ -46,13 +46,6 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def _tell(place: str, text: str) -> None:
-    """What is going on: one line that is written over on a terminal, nothing but the case elsewhere."""
-    if sys.stderr.isatty():
-        # \033[K clears what a longer line left behind
-        print(f"\r{place} {text}\033[K", end="", file=sys.stderr, flush=True)
-
-
 def _warn_if_busy() -> None:
     # threads wait for one another: a single other process may make two threads ten times slower than one
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
@@ -69,14 +62,14 @@ def measure_all(options: argparse.Namespace) -> list[Block]:
         if not sys.stderr.isatty():
             print(place.rstrip(":"), file=sys.stderr, flush=True)
         n = case.quick if options.quick else case.n
-        rows = time_case(case, n, options.threads, options.repeat, partial(_tell, place))
+        rows = time_case(case, n, options.threads, options.repeat, partial(tell, place))
         for at, row in enumerate(rows):
             if not row.missing:
-                _tell(place, f"memory of {row.contender}")
+                tell(place, f"memory of {row.contender}")
                 row.extra = weigh_contender(case, at, n, options.threads)
         block = Block(case.name, case.title.format(n=n), rows)
         blocks.append(block)
-        _tell("", "\r")
+        tell("", "\r")
         print(show_block(block), flush=True)
     return blocks
 

@@ -30,6 +30,8 @@ class Row:
     extra: int | None = None
     missing: str = ""
     wrong: bool = False
+    # so slow that the one call already measured has to do
+    once: bool = False
 
     @property
     def median(self) -> float:
@@ -45,24 +47,46 @@ class Row:
 
 
 def time_case(case: Case, n: int, threads: int, repeat: int, progress: Callable[[str], None]) -> list[Row]:
-    """Every contender once per round, so that what the machine does meanwhile meets all of them alike."""
+    """Every contender of a case on the CPU."""
     torch.set_num_threads(case.threads or threads)
     contenders = case.make(n)
     rows = [Row(contender.name) for contender in contenders]
     _warm_up(contenders, rows, progress)
+    take_turns(contenders, rows, repeat, lambda call: [_time(call, case.loops)], progress)
+    return rows
+
+
+def take_turns(
+    contenders: Sequence[Contender],
+    rows: Sequence[Row],
+    repeat: int,
+    clock: Callable[[Callable[[], Result]], list[float]],
+    progress: Callable[[str], None],
+    limit: float = float("inf"),
+) -> None:
+    """Every contender once per round, so that what the machine does meanwhile meets all of them alike.
+
+    Rounds end before `repeat` once they took `limit` seconds and there were three.
+    """
     gc.collect()
     gc.disable()
+    start = time.perf_counter()
     try:
         for turn in range(repeat):
+            if turn >= 3 and time.perf_counter() - start > limit:
+                break
             # back and forth: nobody always runs after the same neighbour
             order = range(len(rows)) if turn % 2 == 0 else reversed(range(len(rows)))
             for at in order:
-                if not rows[at].missing:
-                    progress(f"{rows[at].contender}, {turn + 1} of {repeat}")
-                    rows[at].seconds.append(_time(contenders[at].call, case.loops))
+                if rows[at].missing or rows[at].once:
+                    continue
+                progress(f"{rows[at].contender}, {turn + 1} of {repeat}")
+                try:
+                    rows[at].seconds += clock(contenders[at].call)
+                except Exception as problem:
+                    rows[at].missing = one_line(problem)
     finally:
         gc.enable()
-    return rows
 
 
 def _time(call: Callable[[], Result], loops: int) -> float:
@@ -83,7 +107,7 @@ def _warm_up(contenders: Sequence[Contender], rows: Sequence[Row], progress: Cal
                 # a compiler may come back to its work on the second call
                 contender.call()
         except Exception as problem:
-            row.missing = _one_line(problem)
+            row.missing = one_line(problem)
             continue
         if not contender.same:
             continue
@@ -94,7 +118,8 @@ def _warm_up(contenders: Sequence[Contender], rows: Sequence[Row], progress: Cal
             row.wrong = True
 
 
-def _one_line(problem: BaseException) -> str:
+def one_line(problem: BaseException) -> str:
+    """What went wrong, short enough for a table."""
     lines = str(problem).strip().splitlines()
     text = lines[0] if lines else ""
     return f"{type(problem).__name__}: {text}"[:90] if text else type(problem).__name__

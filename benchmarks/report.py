@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import platform
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -91,31 +92,56 @@ def describe_machine(threads: int) -> str:
     )
 
 
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table, numbers to the right."""
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|--:" * (len(head) - 1) + "|"]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in rows]
+
+
 def write_page(blocks: Sequence[Block], machine: str, command: str, date: str, repeat: int, path: pathlib.Path) -> None:
-    """The table as a Markdown page, whole or not at all."""
+    """The table as a section of a Markdown page."""
     lines = [
-        "# Benchmarks", "",
         f"{machine}. {date}.", "",
         f"    {command}", "",
         "Everything is float32 on the CPU. Contenders of a case take turns in one process; the median"
         f" of {repeat} turns counts, with half the distance between the quartiles. Speed is the first contender's time"
         " over this one's. Extra memory is the most that is resident during one call beyond what was before it, the"
         " result included, each measured in a fresh process (`benchmarks/peak.py`). All contenders of a case were"
-        " checked to give the same result, except where one says that it has no mask.", "",
+        " checked to give the same result, except where one says that it has no mask.",
     ]  # fmt: skip
     for block in blocks:
-        lines += [f"## {block.name}", "", f"{block.title}.", "", "| " + " | ".join(HEAD) + " |"]
-        lines += ["|---" + "|--:" * (len(HEAD) - 1) + "|"]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in list_cells(block)]
-        lines += [""]
+        lines += ["", f"### {block.name}", "", f"{block.title}.", "", *table_lines(HEAD, list_cells(block))]
+    write_section(path, "On the CPU", lines)
+
+
+def write_section(path: pathlib.Path, heading: str, lines: Sequence[str]) -> None:
+    """Put `lines` under `## heading` of a page, new or in place of what stood there; the rest of it stays as it is."""
+    page = path.read_text(encoding="utf-8") if path.exists() else "# Benchmarks\n"
+    before, _, after = f"{page.rstrip()}\n".partition(f"\n## {heading}\n")
+    _, following, rest = after.partition("\n## ")
+    text = f"{before.rstrip()}\n\n## {heading}\n\n" + "\n".join(lines).strip() + "\n"
+    if following:
+        text += f"\n## {rest}"
+    write_whole(path, text)
+
+
+def write_whole(path: pathlib.Path, text: str) -> None:
+    """A file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
+            file.write(text)
         # mkstemp keeps its file private; a page is for all
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def tell(place: str, text: str) -> None:
+    """What is going on: one line that is written over on a terminal, nothing elsewhere."""
+    if sys.stderr.isatty():
+        # \033[K clears what a longer line left behind
+        print(f"\r{place} {text}\033[K", end="", file=sys.stderr, flush=True)
