@@ -10,10 +10,10 @@ BEGUN := $(VENV)/.stamp-begun
 GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check gpu bench faults docs clean
+.PHONY: help demo test check gpu bench bench-gpu faults docs clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(READY)  ## run the first example: Nadaraya-Watson kernel regression
 	@$(BIN)/python examples/kernel_regression.py
@@ -34,6 +34,9 @@ gpu:  ## the tests that need a CUDA device
 
 bench: $(READY)  ## measure speed and memory
 	@$(BIN)/python -m benchmarks
+
+bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
+	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
 	@$(BIN)/python -m tools.seed_faults

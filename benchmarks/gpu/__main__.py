@@ -1,0 +1,145 @@
+"""The command line of the benchmarks on a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from benchmarks.gpu import page
+from benchmarks.gpu.cases import CASES, NOTHING, Case, Place
+from benchmarks.gpu.goal import Reading
+from benchmarks.gpu.measure import Clock, DeviceLostError, check_device, measure_case
+from benchmarks.gpu.page import Block, Run, show_block, show_head
+from benchmarks.measure import one_line
+from benchmarks.report import tell
+from tools.arguments import Parser, read_count, read_date, read_path
+
+EXAMPLES = """examples:
+  python -m benchmarks.gpu                                      all cases, some minutes
+  python -m benchmarks.gpu --only relu --only window-train      some of them
+  python -m benchmarks.gpu --json gpu.json --out docs/benchmarks.md
+  python -m benchmarks.gpu --from gpu.json --out docs/benchmarks.md   the page once more, without a GPU
+  python -m benchmarks.gpu --device cpu --tiny --backend tiled  whether all is right, without a GPU
+The status is 1 where our own result is wrong or missing, 2 where the command cannot run.
+"""
+
+
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m benchmarks.gpu",
+        description="Measure regard's kernels on a GPU beside torch's own, its compiler and the entmax package.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    names = [case.name for case in CASES]
+    add = parser.add_argument
+    add("--list", action="store_true", help="name the cases and what is to be reached, and run nothing")
+    add("--only", action="append", choices=names, metavar="NAME", help="a case, may be repeated; see --list")
+    add("--repeat", type=read_count, default=20, metavar="N", help="most turns of each contender (default 20)")
+    add("--out", type=partial(read_path, ".md"), metavar="MD", help="put the tables into the GPU section of a page")
+    add("--json", type=partial(read_path, ".json"), metavar="FILE", help="write all raw numbers")
+    add("--from", action="append", type=partial(read_path, ".json"), metavar="FILE", dest="read",
+        help="measure nothing, take what --json wrote; may be repeated, the later file wins")  # fmt: skip
+    add("--date", type=read_date, help="the date on the page (default today)")
+    add("--backend", default="fused", metavar="NAME", help="our backend under test (default fused)")
+    add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu is there to see that all is right, not how fast")
+    add("--tiny", action="store_true", help="small tensors, for the same purpose")
+    options = parser.parse_args(arguments)
+    options.date = options.date or datetime.date.today().isoformat()
+    options.parser = parser
+    return options
+
+
+def measure(case: Case, run: Run, options: argparse.Namespace, clock: Clock, place: str) -> Block:
+    """One case; what goes wrong before there are contenders is told in place of ours."""
+    shape = case.tiny if options.tiny else case.shape
+    where = Place(options.device, case.dtype, compiles=clock.on_device)
+    try:
+        rows = measure_case(case, where, shape, options.backend, options.repeat, clock, partial(tell, place))
+    except Exception as problem:
+        rows = [Reading(f"regard {options.backend}", side="ours", missing=one_line(problem))]
+    # what is to be reached is meant for a GPU and for the case as it is
+    goal = case.goal if clock.on_device and not options.tiny else NOTHING
+    return Block(case.name, case.describe(shape), str(goal), goal.judge(rows), rows, run)
+
+
+def measure_all(options: argparse.Namespace, command: str) -> list[Block]:
+    """Every chosen case, shown as soon as it is done."""
+    # float32 means float32
+    torch.set_float32_matmul_precision("highest")
+    chosen = [case for case in CASES if not options.only or case.name in options.only]
+    run, clock, start = (
+        page.describe_run(options.device, options.date, command),
+        Clock(options.device),
+        time.perf_counter(),
+    )
+    print(f"{run}\n\n{show_head()}", flush=True)
+    blocks: list[Block] = []
+    for number, case in enumerate(chosen, 1):
+        place = f"[{number}/{len(chosen)}] {case.name}:"
+        if not sys.stderr.isatty():
+            print(f"{place} after {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        blocks.append(measure(case, run, options, clock, place))
+        tell("", "\r")
+        print(show_block(blocks[-1]), flush=True)
+        if clock.on_device:
+            try:
+                check_device(case.name)
+                torch.cuda.empty_cache()
+            except DeviceLostError as problem:
+                print(f"the device is lost, and the cases that are left with it: {problem}", file=sys.stderr)
+                break
+    return blocks
+
+
+def read_all(paths: Sequence[pathlib.Path], options: argparse.Namespace) -> list[Block]:
+    """The cases of files that --json wrote, in the order of the table; of a case in two files the later."""
+    found: dict[str, Block] = {}
+    for path in paths:
+        try:
+            found |= {block.name: block for block in page.read_numbers(path)}
+        except OSError as problem:
+            options.parser.error(f"argument --from: cannot read {path}: {problem.strerror or problem}")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            options.parser.error(f"argument --from: {path} is not what --json writes")
+    return [found[case.name] for case in CASES if case.name in found and case.name in (options.only or found)]
+
+
+def write_all(blocks: Sequence[Block], options: argparse.Namespace) -> None:
+    for write, path in ((page.write_numbers, options.json), (page.write_page, options.out)):
+        if path is None:
+            continue
+        try:
+            write(blocks, path)
+        except OSError as problem:
+            options.parser.error(f"cannot write {path}: {problem.strerror or problem}")
+        print(f"wrote {path}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = read_options(arguments)
+    if options.list:
+        for case in CASES:
+            print(f"{case.name:<26} {case.describe(case.shape)}" + (f"; {case.goal}" if str(case.goal) else ""))
+        return 0
+    if options.read:
+        blocks = read_all(options.read, options)
+    elif options.device == "cuda" and not torch.cuda.is_available():
+        options.parser.error("there is no CUDA device. To see that all is right: --device cpu --tiny --backend tiled")
+    else:
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        blocks = measure_all(options, " ".join(["python -m benchmarks.gpu", *given]))
+    print(f"\n{page.show_summary(blocks)}")
+    write_all(blocks, options)
+    own = [row for block in blocks for row in block.rows if row.side != "peer"]
+    return 1 if not own or any(row.missing for row in own) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
