@@ -7,7 +7,7 @@ import datetime
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -88,6 +88,9 @@ def measure_all(options: argparse.Namespace, command: str) -> list[Block]:
         blocks.append(measure(case, run, options, clock, place))
         tell("", "\r")
         print(show_block(blocks[-1]), flush=True)
+        if options.json is not None:
+            # a run that is broken off leaves what it has
+            write_file(page.write_numbers, blocks, options.json, options)
         if clock.on_device:
             try:
                 check_device(case.name)
@@ -111,15 +114,14 @@ def read_all(paths: Sequence[pathlib.Path], options: argparse.Namespace) -> list
     return [found[case.name] for case in CASES if case.name in found and case.name in (options.only or found)]
 
 
-def write_all(blocks: Sequence[Block], options: argparse.Namespace) -> None:
-    for write, path in ((page.write_numbers, options.json), (page.write_page, options.out)):
-        if path is None:
-            continue
-        try:
-            write(blocks, path)
-        except OSError as problem:
-            options.parser.error(f"cannot write {path}: {problem.strerror or problem}")
-        print(f"wrote {path}")
+def write_file(
+    write: Callable[[Sequence[Block], pathlib.Path], None], blocks: Sequence[Block], path: pathlib.Path,
+    options: argparse.Namespace,
+) -> None:  # fmt: skip
+    try:
+        write(blocks, path)
+    except OSError as problem:
+        options.parser.error(f"cannot write {path}: {problem.strerror or problem}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,7 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = list(sys.argv[1:] if arguments is None else arguments)
         blocks = measure_all(options, " ".join(["python -m benchmarks.gpu", *given]))
     print(f"\n{page.show_summary(blocks)}")
-    write_all(blocks, options)
+    for write, path in ((page.write_numbers, options.json), (page.write_page, options.out)):
+        if path is not None:
+            write_file(write, blocks, path, options)
+            print(f"wrote {path}")
     own = [row for block in blocks for row in block.rows if row.side != "peer"]
     return 1 if not own or any(row.missing for row in own) else 0
 
