@@ -18,6 +18,7 @@ from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.terms import move
 
 BACKENDS = ("reference", "tiled", "sdpa", "auto")
+ON_GPU = ("fused on cuda", "auto on cuda")
 WEIGHERS = {
     "softmax": Softmax(),
     "sink": Softmax(torch.tensor(0.4)),
@@ -99,6 +100,17 @@ def takes(backend: str, query: Tensor, key: Tensor, value: Tensor, **options: An
     except RegardError:
         return False
     return True
+
+
+def run_exactly(*rows: Tensor, backend: str, **options: Any) -> list[Tensor]:
+    """The same call by definition, in float64, on the device of a place."""
+    wide = [x.detach().double().requires_grad_() for x in rows]
+    return run(*wide, backend=f"reference on {split(backend)[1]}", **options)
+
+
+def assert_all_near(actual: list[Tensor], expected: list[Tensor], units: float = 32.0, where: str = "") -> None:
+    for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), actual, expected, strict=True):
+        assert_near(one, two, units, f"{name}{where}")
 
 
 def attend_plainly(

@@ -7,7 +7,7 @@ from regard import attend
 from regard.bias import Alibi, Relative
 from regard.mask import Causal, Lengths, Window
 from regard.score import Additive
-from tests.incidents.plain import BACKENDS, WEIGHERS, assert_near, call, make, run
+from tests.incidents.plain import BACKENDS, WEIGHERS, assert_all_near, assert_near, call, make, run
 
 T = 13
 
@@ -26,8 +26,7 @@ def check_offset(offset, n, m, backend):
     allowed = torch.tensor([[j <= i + place for j in range(m)] for i in range(n)])
     got = run(query, key, value, mask=Causal(offset), backend=backend)
     expected = run(query, key, value, mask=allowed, backend="reference")
-    for one, two in zip(got, expected, strict=True):
-        assert_near(one, two)
+    assert_all_near(got, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

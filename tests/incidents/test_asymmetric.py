@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.score import Bilinear
-from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, cosines, make, run
+from tests.incidents.plain import BACKENDS, assert_all_near, attend_plainly, cosines, make, run
 
 LAYOUTS = {
     "heads outside": lambda x: x,
@@ -36,8 +36,7 @@ def check(layout, grad_layout, one_width, grouped, backend, dtype=torch.float64)
     wide = [x.detach().double().requires_grad_() for x in leaves]
     out = attend_plainly(*wide)
     expected = [out, *torch.autograd.grad(out, wide, grad.double())]
-    for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
-        assert_near(one, two, what=name)
+    assert_all_near(got, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -53,8 +52,7 @@ def test_without_autograd_on_either_side(backend):
         torch.einsum("bhij,bhje->bhie", weights, v), torch.einsum("bhij,bhjd->bhid", dscores, k),
         torch.einsum("bhij,bhid->bhjd", dscores, q), torch.einsum("bhij,bhie->bhje", weights, g),
     )  # fmt: skip
-    for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
-        assert_near(one, two, what=name)
+    assert_all_near(got, expected)
 
 
 @pytest.mark.parametrize("backend", ["reference", "tiled"])
@@ -64,5 +62,4 @@ def test_a_matrix_that_is_not_square(backend):
     moved = torch.einsum("bhid,hdc->bhic", query, weight)
     out = attend_plainly(moved, key, value, scale=1.0)
     expected = [out, *torch.autograd.grad(out, (query, key, value), cosines(out))]
-    for name, one, two in zip(("output", "dquery", "dkey", "dvalue"), got, expected, strict=True):
-        assert_near(one, two, what=name)
+    assert_all_near(got, expected)

@@ -1,0 +1,92 @@
+"""N1, N2, N3 on the GPU: empty rows, poison under a mask, NaN that shows.
+
+Each mask with one weigher and each weigher with one mask: a kernel is compiled for each, for some seconds.
+"""
+
+import pytest
+import torch
+
+from tests.incidents import test_empty_rows, test_nan_shows, test_poison
+from tests.incidents.plain import ON_GPU, WEIGHERS
+
+pytestmark = pytest.mark.gpu
+FUSED = ON_GPU[0]
+HALF = [torch.bfloat16, torch.float16]
+OTHERS = [weigh for weigh in WEIGHERS if weigh != "softmax"]
+
+
+@pytest.mark.parametrize("place", ON_GPU)
+@pytest.mark.parametrize("kind", test_empty_rows.EMPTIES)
+def test_empty_rows_under_every_mask(kind, place):
+    test_empty_rows.check_empty_rows(kind, "softmax", place)
+
+
+@pytest.mark.parametrize("weigh", OTHERS)
+def test_empty_rows_with_every_weigher(weigh):
+    test_empty_rows.check_empty_rows("bool", weigh, FUSED)
+    test_empty_rows.check_no_keys(weigh, FUSED)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+def test_two_layers_stay_finite(dtype):
+    test_empty_rows.check_two_layers(FUSED, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+def test_the_lowest_finite_bias_is_a_number_and_not_a_mask(dtype):
+    test_empty_rows.check_lowest_bias(FUSED, dtype)
+
+
+@pytest.mark.parametrize("place", ON_GPU)
+@pytest.mark.parametrize("poison", test_poison.POISONS)
+@pytest.mark.parametrize("mask", test_poison.MASKS)
+def test_poison_under_every_mask_changes_no_bit(mask, poison, place):
+    test_poison.check(mask, poison, backend=place)
+
+
+@pytest.mark.parametrize("poison", test_poison.POISONS)
+@pytest.mark.parametrize("weigh", OTHERS)
+def test_poison_whatever_weighs(weigh, poison):
+    test_poison.check("edges", poison, weigh=WEIGHERS[weigh], backend=FUSED)
+
+
+@pytest.mark.parametrize("poison", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("score", [score for score in test_poison.SCORES if score != "function"])
+def test_poison_whatever_scores(score, poison):
+    test_poison.check("and", poison, score=test_poison.SCORES[score], backend=FUSED)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_poison_in_half_precision_and_with_fewer_key_heads(dtype):
+    test_poison.check("document", "nan", dtype, heads=4, backend=FUSED)
+
+
+@pytest.mark.parametrize("poison", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("which", ["key", "value"])
+@pytest.mark.parametrize("place", ON_GPU)
+def test_rows_that_do_not_see_the_poison_keep_their_bits(place, which, poison):
+    test_poison.check_seen(which, poison, "softmax", place)
+
+
+@pytest.mark.parametrize("which", ["query", "key", "value"])
+@pytest.mark.parametrize("mask", test_nan_shows.MASKS)
+@pytest.mark.parametrize("place", ON_GPU)
+def test_nan_shows_under_every_mask(place, mask, which):
+    test_nan_shows.check(mask, which, backend=place)
+
+
+@pytest.mark.parametrize("which", ["query", "key", "value"])
+@pytest.mark.parametrize("weigh", OTHERS)
+def test_nan_shows_whatever_weighs(weigh, which):
+    test_nan_shows.check("allowed", which, weigh=WEIGHERS[weigh], backend=FUSED)
+
+
+@pytest.mark.parametrize("which", ["query", "key", "value"])
+@pytest.mark.parametrize("score", [score for score in test_nan_shows.SCORES if score != "function"])
+def test_nan_shows_whatever_scores(score, which):
+    test_nan_shows.check("allowed", which, score=test_nan_shows.SCORES[score], backend=FUSED)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_a_row_of_nothing_but_nan_is_nan(dtype):
+    test_nan_shows.check_all_nan(FUSED, dtype)
