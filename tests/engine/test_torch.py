@@ -108,3 +108,12 @@ def test_features_may_leave_the_range_of_half_precision(backend):
     query = torch.full((1, 1, 2, 8), 12.0, dtype=torch.float16)
     out = attend(query, -query, torch.ones_like(query), score=Feature("exp"), backend=backend)
     assert_all_close([out], [torch.ones_like(query)], ["output"])
+
+
+@pytest.mark.parametrize("scale", [1.0, -1.0])
+def test_large_scores_go_around_torchs_backward_whatever_the_sign_of_the_scale(scale):
+    # five equal keys: each has a weight of 0.2 in each of three rows
+    query, key = torch.full((1, 1, 3, 13), 300.0), torch.full((1, 1, 5, 13), 300.0 * scale)
+    value = torch.ones(1, 1, 5, 13, requires_grad=True)
+    (grad,) = torch.autograd.grad(attend(query, key, value, score=Dot(scale)).sum(), value)
+    assert_all_close([grad], [torch.full_like(grad, 0.6)], ["gradient of value"])

@@ -67,6 +67,9 @@ MESSAGES = [
     ("Window after must be an integer, got 0.5.", {"mask": Window(1, 0.5)}),
     ("Window offset must be an integer, a tensor or None, got 0.5.", {"mask": Window(1, 0, offset=0.5)}),
     ("Alibi offset must be an integer or None, got 1.5.", {"bias": Alibi(offset=1.5)}),
+    # --- True is no number
+    ("Dot scale must be a number or None, got True.", {"score": Dot(scale=True)}),
+    ("Causal offset must be an integer, a tensor or None, got True.", {"mask": Causal(True)}),
     # --- masks compose with masks
     ("And other must be a mask, got Tensor.", {"mask": Causal() & ONES(5, 7)}),
     ("Or other must be a mask, got 'causal'.", {"mask": Causal() | "causal"}),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from torch import Generator, Tensor
 
@@ -15,6 +16,8 @@ _WORDS: dict[Any, str] = {
     int: "an integer", float: "a number", str: "a string", bool: "True or False", Tensor: "a tensor", NoneType: "None",
     Generator: "a torch.Generator", tuple: "a pair of integers", Callable: "a function",
 }  # fmt: skip
+# kinds whose values are right if their type is, and hold no tensor
+_PLAIN: set[Any] = {int, float, str, bool, NoneType}
 
 
 def misfit_kind(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
@@ -23,8 +26,9 @@ def misfit_kind(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
     >>> misfit_kind("Causal offset", 1.5, (int, Tensor, NoneType))
     'Causal offset must be an integer, a tensor or None, got 1.5.'
     """
-    if any(_is(value, kind) for kind in kinds):
-        return None
+    for kind in kinds:
+        if _is(value, kind):
+            return None
     words = [_WORDS.get(kind) or f"a {kind.__name__.lower()}" for kind in kinds]
     expected = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     return f"{name} must be {expected}, got {describe(value)}."
@@ -37,11 +41,24 @@ def describe(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool | tuple) else type(value).__name__
 
 
+class Field(NamedTuple):
+    """A field of a term: the kinds that its annotation allows, and the types that need no second look."""
+
+    name: str
+    kinds: tuple[Any, ...]
+    plain: frozenset[type]
+
+
 @cache
-def list_kinds(cls: type, fields: tuple[str, ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """The fields of a term class, each with the kinds that its annotation allows."""
+def list_fields(cls: type) -> tuple[Field, ...]:
+    """The fields of a term class, read once: every call asks for them."""
     hints = get_type_hints(cls)
-    return tuple((name, tuple(_plain(hint) for hint in _parts(hints[name]))) for name in fields)
+    kinds = {f.name: tuple(_plain(hint) for hint in _parts(hints[f.name])) for f in fields(cls)}
+    # whole numbers do for any number
+    return tuple(
+        Field(name, allowed, frozenset(_PLAIN & {*allowed, *((int,) if float in allowed else ())}))
+        for name, allowed in kinds.items()
+    )
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from regard.core.kinds import list_kinds, misfit_kind
+from regard.core.kinds import Field, list_fields, misfit_kind
 from regard.core.sizes import Sizes, Tile
 
 Pull = Callable[[Tensor], tuple[Tensor | None, ...]]
@@ -32,24 +32,29 @@ class Term:
         return [cls()]
 
     @property
+    def _fields(self) -> tuple[Field, ...]:
+        return list_fields(type(self))  # type: ignore[arg-type] # mypy: classes are not Hashable
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The floating-point tensors among the fields: what gradients flow to."""
-        values = (getattr(self, f.name) for f in fields(self))
+        values = [getattr(self, field.name) for field in self._fields]
         return tuple(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         """The same term holding other tensors, in the order of `tensors`."""
         rest = iter(tensors)
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in self._fields}
         return replace(
             self, **{n: next(rest) for n, v in values.items() if isinstance(v, Tensor) and v.is_floating_point()}
         )
 
     def complain(self, sizes: Sizes) -> str | None:
         """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
-        names = tuple(f.name for f in fields(self))
-        for name, kinds in list_kinds(type(self), names):  # type: ignore[arg-type] # mypy: classes are not Hashable
+        for name, kinds, plain in self._fields:
             value = getattr(self, name)
+            if type(value) in plain:
+                continue
             if problem := misfit_kind(f"{type(self).__name__} {name}", value, kinds):
                 return problem
             if self.learns and isinstance(value, Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -112,6 +113,9 @@ def _run(backend: Backend, call: Call, query: Tensor, key: Tensor, value: Tensor
         backend = BACKENDS["tiled"]
     if backend.LIFTS:
         call, query, key, value = lift(call, query, key, value)
-    # autocast would undo the lift: products of tiles are float32 on purpose
-    with torch.autocast(call.sizes.device.type, enabled=False):
+    device = call.sizes.device.type
+    # autocast would undo the lift: products of tiles are float32 on purpose. Switching it off takes time, even where it
+    # is not on, that a small call does not have
+    is_cast = torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False) if is_cast else nullcontext():
         return backend.run(call, query, key, value).to(call.sizes.dtype)

@@ -115,9 +115,9 @@ def check_terms(
     for term in (score, weigh, mask, bias):
         if term is not None and (problem := term.complain(sizes)):
             raise RegardError(problem)
-    if misfit_kind("dropout", dropout, (float,)) or not 0.0 <= dropout < 1.0:
+    if (type(dropout) is not float and misfit_kind("dropout", dropout, (float,))) or not 0.0 <= dropout < 1.0:
         raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
-    if problem := misfit_kind("generator", generator, (torch.Generator, NoneType)):
+    if generator is not None and (problem := misfit_kind("generator", generator, (torch.Generator, NoneType))):
         raise RegardError(problem)
 
 

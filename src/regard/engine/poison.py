@@ -57,7 +57,8 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, 
 
 def are_finite(call: Call, *rows: Tensor) -> bool:
     """Whether all numbers are finite, by the quickest look: a sum is finite only if all is, unless it overflows."""
-    return math.isfinite(sum(x.detach().sum(dtype=call.compute_dtype) for x in rows))
+    dtype = call.compute_dtype
+    return all(math.isfinite(x.detach().sum(dtype=dtype).item()) for x in rows)
 
 
 def are_tame(call: Call, *rows: Tensor) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.core import Mask, Tile
+from regard.core import Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
@@ -135,38 +135,41 @@ def errs(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
         # those show NaN, and a look for large scores would wait for the device: only half precision is taken there,
         # whose own rounding is the coarser one up to `REACH`; beyond it neighbouring scores lie 64 and more apart
         return False
-    # a row of NaN scores comes out as zeros where keys are few; under a mask NaN was taken out before
-    if type(call.mask) is Full and not are_finite(call, query, key, value):
+    if call.needs_grad and overreaches(call, query, key):
         return True
-    return overreaches(call, query, key)
+    # a row of NaN scores comes out as zeros where keys are few; under a mask NaN was taken out before, and
+    # what `overreaches` lets pass has none in query and key
+    return type(call.mask) is Full and not are_finite(call, *((value,) if call.needs_grad else (query, key, value)))
 
 
 def overreaches(call: Call, query: Tensor, key: Tensor) -> bool:
-    """Whether torch's backward would be less exact than the dtype.
+    """Whether torch's backward would be less exact than the dtype, or see a number that is not finite.
 
     It keeps max + log(sum) of a row as one number, and makes the weights again from that: a large max swallows the sum.
     And beside a bias it rounds a score once forward and twice backward.
     """
-    if not call.needs_grad:
-        return False
     if call.bias is not None:
         return True
     with torch.no_grad():
-        query, key, reach = _rows(call, query, key)
+        query, key, scale = _rows(call, query, key)
+        reach = abs(scale)
         for x in (query, key):
             reach *= torch.linalg.vector_norm(x, dim=-1, dtype=call.compute_dtype).max().item()
+    # NaN compares as not smaller
     return not reach <= REACH[call.sizes.dtype]
 
 
 def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
     """Rows whose dot product is the score; half precision is transformed in float32 and rounded once."""
-    dtype = query.dtype
-    # nothing to transform where a score holds no weights
-    wide = dtype if type(call.score) is Dot else call.compute_dtype
-    score = call.score.with_tensors([t.to(wide) for t in call.score.tensors])
-    rows = score.as_dot(query.to(wide), key.to(wide))
+    is_plain, dtype, wide = type(call.score) is Dot, query.dtype, call.compute_dtype
+    if is_plain:
+        # nothing to transform
+        rows = call.score.as_dot(query, key)
+    else:
+        score = call.score.with_tensors([t.to(wide) for t in call.score.tensors])
+        rows = score.as_dot(query.to(wide), key.to(wide))
     assert rows is not None, "refuse lets only dot products through"
-    return rows[0].to(dtype), rows[1].to(dtype), rows[2]
+    return rows if is_plain else (rows[0].to(dtype), rows[1].to(dtype), rows[2])
 
 
 def _align(x: Tensor) -> Tensor:
@@ -208,13 +211,12 @@ def _held(call: Call) -> float:
     return float(count * (s.dtype.itemsize + 1))
 
 
-def _tile_of(mask: Mask, tile: Tile) -> Tensor | None:
-    return None if isinstance(mask, Full) else mask.tile(tile)
-
-
 def _write_out(call: Call, dtype: torch.dtype) -> Tensor | None:
+    unmasked = type(call.mask) is Full
+    if unmasked and call.bias is None:
+        return None
     tile = call.sizes.whole()
-    allowed = _tile_of(call.mask, tile)
+    allowed = None if unmasked else call.mask.tile(tile)
     if call.bias is None:
         return None if allowed is None else _four(allowed)
     bias = call.bias.tile(tile).to(dtype)
