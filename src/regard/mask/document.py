@@ -67,17 +67,7 @@ class Document(Mask):
         if self.segments.numel() == 0 or self.query_segments.numel() == 0:
             none = self.segments.new_zeros(self.query_segments.shape[1])
             return none, none
-        b = max(self.segments.shape[0], self.query_segments.shape[0])
-        ids = self.segments.expand(b, -1)
-        wanted = self.query_segments.expand(b, -1)
-        # a stable sort puts each segment's keys together, in order
-        ranked, order = torch.sort(ids, dim=-1, stable=True)
-        first = torch.searchsorted(ranked, wanted.contiguous())
-        last = torch.searchsorted(ranked, wanted.contiguous(), right=True)
-        m = ids.shape[1]
-        some = last > first
-        start = torch.where(some, order.gather(1, first.clamp(max=m - 1)), m)
-        stop = torch.where(some, order.gather(1, (last - 1).clamp(min=0)) + 1, 0)
+        start, stop = find_reach(self.segments, self.query_segments)
         return start.amin(0), stop.amax(0)
 
     def span(self, tile: Tile) -> range:
@@ -86,3 +76,24 @@ class Document(Mask):
             return range(tile.j.start, tile.j.start)
         low = max(int(start.min()), tile.j.start)
         return range(low, max(low, min(int(stop.max()), tile.j.stop)))
+
+
+def find_reach(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The first place and one past the last at which each wanted number stands in its row of `ids`.
+
+    >>> find_reach(torch.tensor([[0, 0, 1]]), torch.tensor([[1, 0, 5]]))
+    (tensor([[2, 0, 3]]), tensor([[3, 2, 0]]))
+
+    Rows are sequences; one row serves all of the other.
+    """
+    b = max(ids.shape[0], wanted.shape[0])
+    ids, wanted = ids.expand(b, -1), wanted.expand(b, -1).contiguous()
+    # a stable sort puts each number's places together, in order
+    ranked, order = torch.sort(ids, dim=-1, stable=True)
+    first = torch.searchsorted(ranked, wanted)
+    last = torch.searchsorted(ranked, wanted, right=True)
+    m = ids.shape[1]
+    some = last > first
+    start = torch.where(some, order.gather(1, first.clamp(max=m - 1)), m)
+    stop = torch.where(some, order.gather(1, (last - 1).clamp(min=0)) + 1, 0)
+    return start, stop

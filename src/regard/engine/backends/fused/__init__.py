@@ -1,25 +1,73 @@
-"""Triton kernels: to come."""
+"""Triton kernels: any score, weigher and mask that has a fragment, forward and backward, without n×m memory.
+
+`refuse` names what has none; `tiled` takes it. Triton is imported when the first call runs.
+"""
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from importlib.util import find_spec
+
+import torch
 from torch import Tensor
 
-from regard.engine.call import Call, Cost
+from regard.engine.backends.fused.read import count_mask, find_gap, read
+from regard.engine.call import Call, Cost, show_bytes
+from regard.weigh import Hard
 
+# rows come as the caller gave them, and NaN under a mask is dealt with in the kernels
 LIFTS, HEALS = False, True
+# a mask without a fragment is packed into bits; beyond this, tiles need less
+BITS_LIMIT = 64 * 2**20
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def refuse(call: Call) -> str | None:
-    return "it needs a CUDA device."
+    device = call.sizes.device
+    if device.type != "cuda" and not (device.type == "cpu" and _is_interpreted()):
+        return f"its kernels run on CUDA devices, not on {device.type}."
+    if not _has_triton():
+        return "it needs the package triton."
+    return find_gap(call)
 
 
 def decline(call: Call) -> str | None:
+    if call.sizes.device.type == "cpu":
+        return "Triton's interpreter is for tests."
+    held = count_mask(call)
+    if held > BITS_LIMIT:
+        return f"the mask has no kernel of its own, and its bits would take {show_bytes(held)}."
     return None
 
 
 def estimate(call: Call) -> Cost:
-    raise NotImplementedError
+    s = call.sizes
+    pairs = s.b * s.h * s.n * s.m
+    size = s.dtype.itemsize
+    ends = s.b * (s.h * s.n * (s.d + s.e) + s.g * s.m * (s.c + s.e))
+    held = float(count_mask(call))
+    if not call.score.is_dot:
+        # features in float32, and their gradients
+        held += s.b * (s.h * s.n + s.g * s.m) * s.d * 4 * (2 if call.needs_grad else 1)
+    if call.needs_grad:
+        held += s.b * s.h * s.n * 12
+    passes = 4.5 if call.needs_grad else 1.0
+    return Cost(2.0 * pairs * (s.d + s.e) * passes, ends * size, held)
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    raise NotImplementedError
+    from regard.engine.backends.fused.ops import attend_fused
+
+    recipe, terms, marks = read(call, query, key, value)
+    seed = call.weigh.seed if isinstance(call.weigh, Hard) and call.weigh.seed is not None else call.seed
+    with torch.autocast(call.sizes.device.type, enabled=False):
+        return attend_fused(recipe, **terms, marks=marks, seed=seed, keeps=call.needs_grad)

@@ -1,0 +1,35 @@
+"""What position adds to a score, as fragments."""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+
+class Bias(NamedTuple):
+    """One of the three, or none."""
+
+    dense: Any = None  # numbers of any dtype, broadcast axes with a stride of zero
+    dense_b: Any = None
+    dense_h: Any = None
+    dense_i: Any = None
+    dense_j: Any = None
+    slopes: Any = None  # (h,), and where query i stands
+    diagonals: Any = None  # (h, n + m − 1): one number for each j − i
+    place: Any = None
+
+
+@triton.jit
+def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr):
+    """Scores with what position adds, in units of `UNIT`."""
+    if bias.dense is not None:
+        row = bias.dense + b.to(tl.int64) * bias.dense_b + h.to(tl.int64) * bias.dense_h
+        at = row + i.to(tl.int64) * bias.dense_i + j.to(tl.int64) * bias.dense_j
+        scores += tl.load(at, mask=(i < n) & (j < m), other=0.0).to(tl.float32) * UNIT
+    if bias.slopes is not None:
+        slope = tl.load(bias.slopes + h).to(tl.float32)
+        scores -= slope * tl.abs(i + bias.place - j).to(tl.float32) * UNIT
+    if bias.diagonals is not None:
+        at = bias.diagonals + h.to(tl.int64) * (n + m - 1) + (j - i + n - 1)
+        scores += tl.load(at, mask=(i < n) & (j < m), other=0.0) * UNIT
+    return scores

@@ -1,0 +1,171 @@
+"""The output, block of queries by block of queries, and what a backward pass needs to know of each row."""
+
+import triton
+import triton.language as tl
+
+from regard.engine.backends.fused.kernels.bits import keep
+from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
+from regard.engine.backends.fused.kernels.tiles import (
+    find_features, find_rows, load_rows, mix, multiply, score_tile, store_rows,
+)  # fmt: skip
+from regard.engine.backends.fused.kernels.weighs import weigh_again
+
+
+@triton.jit
+def attend_forward(
+    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
+    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+):  # fmt: skip
+    """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
+
+    Where `flags` is given, it says whether a block came out with NaN or infinity; to heal is to do those again.
+    """
+    blocks = tl.cdiv(size.n, ROWS)
+    block = blocks - 1 - tl.program_id(0) % blocks
+    b = tl.program_id(0) // blocks // size.heads
+    h = tl.program_id(0) // blocks % size.heads
+    start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    limit = size.n
+    if HEAL:
+        limit = tl.where(tl.load(flags + tl.program_id(0)) != 0, size.n, 0)
+        stop = tl.where(limit > 0, stop, start)
+        # one kind of tile does: a heal is rare, and a smaller program compiles faster
+        whole_start, whole_stop = start, start
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    i = block * ROWS + tl.arange(0, ROWS)
+    if AXIS == 1:
+        i = i[:, None]
+        acc = tl.zeros([ROWS, E], tl.float32)
+        total = tl.zeros([ROWS, 1], tl.float32)
+    else:
+        i = i[None, :]
+        acc = tl.zeros([E, ROWS], tl.float32)
+        total = tl.zeros([1, ROWS], tl.float32)
+    peak = total - float("inf")
+    row = (b * size.heads + h).to(tl.int64) * size.n + i
+    if WEIGH == "softmax" or WEIGH == "softmax32":
+        if weigh.sink is not None:
+            # the sink is a key that was seen before all others
+            peak = total + tl.load(weigh.sink + h * weigh.sink_h).to(tl.float32) * UNIT
+            total = total + 1.0
+    elif stat is not None and WEIGH != "sum":
+        peak = tl.load(stat.at + row, mask=i < size.n, other=0.0)
+        total = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+    query = 0.0
+    if SCORE == "dot":
+        query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
+
+    if mask.before is not None:
+        for at in range(start, tl.minimum(whole_start, stop), KEYS):
+            acc, peak, total = _absorb(
+                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
+                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            )  # fmt: skip
+    if not HEAL:
+        for at in range(whole_start, whole_stop, KEYS):
+            acc, peak, total = _absorb(
+                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
+                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+            )  # fmt: skip
+    for at in range(whole_stop, stop, KEYS):
+        if mask.bits is not None:
+            if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
+                acc, peak, total = _absorb(
+                    acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
+                    FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                )  # fmt: skip
+        else:
+            acc, peak, total = _absorb(
+                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
+                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            )  # fmt: skip
+
+    if WEIGH == "softmax" or WEIGH == "softmax32" or WEIGH == "sum":
+        if WEIGH == "sum":
+            # one over a total that is no normal number would overflow: there is nothing to share
+            nothing = tl.abs(total) < 1.1754943508222875e-38
+        else:
+            nothing = total == 0.0
+        acc = tl.where(nothing, 0.0, acc / tl.where(nothing, 1.0, total))
+        if stat is not None:
+            share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
+            if WEIGH == "softmax":
+                peak = peak + tl.log2(tl.where(nothing, 1.0, total))
+            # a weight is e^−inf = 0 where there is no mass
+            peak = tl.where(nothing, float("inf"), peak)
+            tl.store(stat.at + row, peak, mask=i < limit)
+            tl.store(stat.at + stat.apart + row, share, mask=i < limit)
+    if AXIS == 0:
+        acc = tl.trans(acc)
+    store_rows(acc, out, b, h, block * ROWS, limit, e, ROWS, E)
+    if flags is not None and not HEAL:
+        # rows past the last one hold what nobody stores, and columns past the last zeros
+        past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
+        tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
+
+
+@triton.jit
+def _absorb(
+    acc, peak, total, query, k, v, b, h, i, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """One more tile of keys; `CHECK` where not all of its pairs meet."""
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    g = h // size.group
+    j = start + tl.arange(0, KEYS)
+    j = j[None, :] if AXIS == 1 else j[:, None]
+    allowed = (i < size.n) & (j < size.m)
+    if CHECK:
+        allowed = allow(mask, b, h, i, j, size.n, size.m)
+    if SCORE == "dot":
+        key = tl.trans(load_rows(k, b, g, start, size.m, d, KEYS, D, CHECK))
+        if FOLD:
+            scores = multiply(query, key, PRECISION)
+        else:
+            _, scores = score_tile(
+                query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST
+            )
+    else:
+        queries = find_features(score.queries, b, h, size.heads, size.n, d)
+        keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
+        _, scores = score_tile(
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST
+        )
+    if WEIGH == "softmax" or WEIGH == "softmax32":
+        if CHECK:
+            scores = tl.where(allowed, scores, -float("inf"))
+        if FOLD:
+            risen = tl.maximum(peak, tl.max(scores, AXIS, keep_dims=True) * score.scale)
+        else:
+            risen = tl.maximum(peak, tl.max(scores, AXIS, keep_dims=True))
+        # a row with nothing yet: −inf minus −inf would be NaN where e^−inf = 0 is meant
+        base = tl.where(risen == -float("inf"), 0.0, risen)
+        if FOLD:
+            weights = tl.exp2(scores * score.scale - base)
+        else:
+            weights = tl.exp2(scores - base)
+        decay = tl.exp2(peak - base)
+        total = total * decay + tl.sum(weights, AXIS, keep_dims=True)
+        acc = acc * decay
+        peak = risen
+    else:
+        weights = weigh_again(scores, j, peak, total, weigh, "sum1" if WEIGH == "sum" else WEIGH)
+        if CHECK:
+            weights = tl.where(allowed, weights, 0.0)
+        if WEIGH == "sum":
+            total += tl.sum(weights, AXIS, keep_dims=True)
+    if noise.seed is not None:
+        weights = weights * keep(noise, b, h, i, j)
+    if E == 1:
+        value = tl.load(find_rows(v, b, g) + j.to(tl.int64) * v.i, mask=j < size.m, other=0.0).to(tl.float32)
+        if HEAL:
+            acc += tl.sum(tl.where(allowed, weights * value, 0.0), AXIS, keep_dims=True)
+        else:
+            acc += tl.sum(weights * value, AXIS, keep_dims=True)
+    else:
+        value = load_rows(v, b, g, start, size.m, e, KEYS, E, CHECK)
+        acc = mix(acc, weights, allowed, value, v, b, g, start, size.m, e, KEYS, E, AXIS, PRECISION, HEAL)
+    return acc, peak, total

@@ -1,0 +1,139 @@
+"""Gradients of keys and values, block by block: each program owns its keys, and meets all queries of all their heads."""
+
+import triton
+import triton.language as tl
+
+from regard.engine.backends.fused.kernels.masks import bound_queries, meet
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
+
+
+@triton.jit
+def pull_keys(
+    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+):  # fmt: skip
+    """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
+    blocks = tl.cdiv(size.m, KEYS)
+    block = tl.program_id(0) % blocks
+    heads = size.heads // size.group
+    b = tl.program_id(0) // blocks // heads
+    g = tl.program_id(0) // blocks % heads
+    AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
+    start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
+    limit = size.m
+    if HEAL:
+        limit = tl.where(tl.load(flags + tl.program_id(0)) != 0, size.m, 0)
+        stop = tl.where(limit > 0, stop, start)
+        whole_start, whole_stop = start, start
+    key, acc = 0.0, 0.0
+    own = block * KEYS + tl.arange(0, KEYS)[None, :]
+    if SCORE == "dot":
+        key = load_rows(k, b, g, block * KEYS, size.m, d, KEYS, D, True)
+        acc = tl.zeros([KEYS, D], tl.float32)
+        total = tl.zeros([KEYS, E], tl.float32)
+    else:
+        total = tl.zeros([E, KEYS], tl.float32)
+        if HEAL:
+            clear_features(features, b, g, heads, own, limit, size.m, d)
+    if E == 1:
+        value = tl.load(find_rows(v, b, g) + own.to(tl.int64) * v.i, mask=own < size.m, other=0.0).to(tl.float32)
+    else:
+        value = load_rows(v, b, g, block * KEYS, size.m, e, KEYS, E, True)
+        if SCORE != "dot":
+            value = tl.trans(value)
+    for t in range(size.group):
+        h = g * size.group + t
+        if mask.after is not None:
+            for at in range(start, tl.minimum(whole_start, stop), ROWS):
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                )  # fmt: skip
+        if not HEAL:
+            for at in range(whole_start, whole_stop, ROWS):
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, False,
+                )  # fmt: skip
+        for at in range(whole_stop, stop, ROWS):
+            if mask.bits is not None:
+                i = at + tl.arange(0, ROWS)
+                i = i[None, :] if AXIS == 0 else i[:, None]
+                if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
+                    acc, total = _gather(
+                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                    )  # fmt: skip
+            else:
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                )  # fmt: skip
+    if SCORE == "dot":
+        store_rows(acc * score.slope, dk, b, g, block * KEYS, limit, d, KEYS, D)
+    else:
+        total = tl.trans(total)
+    store_rows(total, dv, b, g, block * KEYS, limit, e, KEYS, E)
+    if flags is not None and not HEAL:
+        past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
+        ill = tl.max(tl.where(past | (tl.abs(total) < float("inf")), 0, 1))
+        if SCORE == "dot":
+            ill |= tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1))
+        else:
+            tl.debug_barrier()
+            ill |= find_ill(features, b, g, heads, own, size.m, d)
+        tl.store(flags + tl.program_id(0), ill)
+
+
+@triton.jit
+def _gather(
+    acc, total, key, value, q, grad, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
+    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """One more tile of queries."""
+    i = start + tl.arange(0, ROWS)
+    i = i[None, :] if AXIS == 0 else i[:, None]
+    row = (b * size.heads + h).to(tl.int64) * size.n + i
+    one, other, mean = 0.0, 0.0, 0.0
+    if stat is not None:
+        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
+        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+    if means is not None:
+        mean = tl.load(means + row, mask=i < size.n, other=0.0)
+    query, right = 0.0, 0.0
+    if SCORE == "dot":
+        query = load_rows(q, b, h, start, size.n, d, ROWS, D, CHECK)
+        right = tl.trans(query)
+    if E == 1:
+        dout = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
+        turned = dout
+    else:
+        dout = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
+        turned = tl.trans(dout) if AXIS == 0 else dout
+    allowed, _, weights, _, dscores, _ = pull_tile(
+        right, key, value, turned, b, h, i, first, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
+        WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK,
+    )  # fmt: skip
+    if E == 1:
+        share = weights * dout
+        if HEAL:
+            share = tl.where(allowed, share, 0.0)
+        total += tl.sum(share, 0, keep_dims=True)
+    else:
+        total = mix(total, weights, allowed, dout, grad, b, h, start, size.n, e, ROWS, E, 1 - AXIS, PRECISION, HEAL)
+    if SCORE == "dot":
+        acc = mix(acc, dscores, allowed, query, q, b, h, start, size.n, d, ROWS, D, 1, PRECISION, HEAL)
+    else:
+        g, heads = h // size.group, size.heads // size.group
+        j = first + tl.arange(0, KEYS)[None, :]
+        queries = find_features(score.queries, b, h, size.heads, size.n, d)
+        keys = find_features(score.keys, b, g, heads, size.m, d)
+        add_features(
+            features, dscores, allowed, queries, keys, b, h, g, heads, j, i, j, size.m, size, score, d, SCORE, FAST,
+            HEAL, False,
+        )  # fmt: skip
+    return acc, total

@@ -1,0 +1,75 @@
+"""Features laid out feature by feature, so that neighbouring threads read neighbouring numbers."""
+
+import triton
+import triton.language as tl
+
+from regard.engine.backends.fused.kernels.scores import PLAIN, QUADS, SINGLE, SMALL
+from regard.engine.backends.fused.kernels.tiles import load_rows
+
+
+@triton.jit
+def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr):
+    """The largest |number| of each block, NaN left out: it shows by itself."""
+    blocks = tl.cdiv(count, COUNT)
+    at = tl.program_id(0)
+    block = load_rows(rows, at // blocks // heads, at // blocks % heads, at % blocks * COUNT, count, d, COUNT, D, True)
+    far = tl.abs(block.to(tl.float32))
+    tl.store(most + at, tl.max(tl.where(far == far, far, 0.0)))
+
+
+@triton.jit
+def choose_tier(most, split, count, tier, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
+    """The quickest form of tanh that these numbers allow; `most` holds blocks of queries, then of keys."""
+    query, key = 0.0, 0.0
+    for start in range(0, count, COUNT):
+        at = start + tl.arange(0, COUNT)
+        found = tl.load(most + at, mask=at < count, other=0.0)
+        query = tl.maximum(query, tl.max(tl.where(at < split, found, 0.0)))
+        key = tl.maximum(key, tl.max(tl.where(at < split, 0.0, found)))
+    most_of = tl.maximum(query, key)
+    # e^{2x} and its inverse stay normal numbers up to 40
+    form = tl.where(most_of <= 40, SINGLE, PLAIN)
+    if IS_HALF:
+        # four factors of up to 1 + e^20 have a product below 2^127
+        form = tl.where(query + key <= 10, QUADS, form)
+    else:
+        # 1 − 2/(1 + …) would lose the digits of small numbers, and float32 shows it
+        form = tl.where(most_of < 0.5, SMALL, form)
+    tl.store(tier, form)
+
+
+@triton.jit
+def lay_out_features(
+    rows, features, tier, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr
+):
+    """(positions, d) as (d, positions): the numbers themselves, or for tanh what its form asks for."""
+    blocks = tl.cdiv(count, COUNT)
+    at = tl.program_id(0)
+    start = at % blocks * COUNT
+    x = load_rows(rows, at // blocks // heads, at // blocks % heads, start, count, d, COUNT, D, True).to(tl.float32)
+    if IS_TANH:
+        form = tl.load(tier)
+        if form <= SINGLE:
+            x = tl.exp(2 * x)
+        elif form == SMALL:
+            x = _expm1(2 * x)
+    f = tl.arange(0, D)[:, None]
+    i = start + tl.arange(0, COUNT)[None, :]
+    into = features + (at // blocks).to(tl.int64) * ((d + 3) // 4 * 4) * count + f * count + i
+    tl.store(into, tl.trans(x), mask=(f < d) & (i < count))
+
+
+@triton.jit
+def _expm1(x):
+    """e^x − 1 for |x| ≤ 1."""
+    total = 1.0 / 479001600 * x + 1.0 / 39916800
+    total = total * x + 1.0 / 3628800
+    total = total * x + 1.0 / 362880
+    total = total * x + 1.0 / 40320
+    total = total * x + 1.0 / 5040
+    total = total * x + 1.0 / 720
+    total = total * x + 1.0 / 120
+    total = total * x + 1.0 / 24
+    total = total * x + 1.0 / 6
+    total = total * x + 0.5
+    return x + x * x * total

@@ -1,0 +1,160 @@
+"""Gradients of the queries, block by block: each program owns its rows, so that sums come out the same every time."""
+
+import triton
+import triton.language as tl
+
+from regard.engine.backends.fused.kernels.masks import bound_keys, meet
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, multiply, store_rows
+from regard.engine.backends.fused.kernels.weighs import lean
+
+
+@triton.jit
+def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr):
+    """Σ_j weight·(gradient of the weight), which is output · its gradient, for each row."""
+    blocks = tl.cdiv(size.n, ROWS)
+    block = tl.program_id(0) % blocks
+    b = tl.program_id(0) // blocks // size.heads
+    h = tl.program_id(0) // blocks % size.heads
+    one = load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True).to(tl.float32)
+    other = load_rows(grad, b, h, block * ROWS, size.n, e, ROWS, E, True).to(tl.float32)
+    i = block * ROWS + tl.arange(0, ROWS)
+    tl.store(means + (b * size.heads + h).to(tl.int64) * size.n + i, tl.sum(one * other, 1), mask=i < size.n)
+
+
+@triton.jit
+def pull_queries(
+    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+):  # fmt: skip
+    """Tiles lie as in the forward kernel. Entmax first takes its own mean of the gradient, and leaves it in `means`."""
+    blocks = tl.cdiv(size.n, ROWS)
+    block = blocks - 1 - tl.program_id(0) % blocks
+    b = tl.program_id(0) // blocks // size.heads
+    h = tl.program_id(0) // blocks % size.heads
+    g = h // size.group
+    start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    limit = size.n
+    if HEAL:
+        limit = tl.where(tl.load(flags + tl.program_id(0)) != 0, size.n, 0)
+        stop = tl.where(limit > 0, stop, start)
+        whole_start, whole_stop = start, start
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    i = block * ROWS + tl.arange(0, ROWS)
+    i = i[:, None] if AXIS == 1 else i[None, :]
+    row = (b * size.heads + h).to(tl.int64) * size.n + i
+    one, other, mean = 0.0, 0.0, 0.0
+    if stat is not None:
+        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
+        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+    query, acc = 0.0, 0.0
+    if SCORE == "dot":
+        query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
+        acc = tl.zeros([ROWS, D], tl.float32)
+    if E == 1:
+        dout = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
+    else:
+        dout = load_rows(grad, b, h, block * ROWS, size.n, e, ROWS, E, True)
+        if AXIS == 0:
+            dout = tl.trans(dout)
+
+    if WEIGH == "entmax" or WEIGH == "entmax1.5" or WEIGH == "entmax2":
+        top = tl.zeros([ROWS, 1], tl.float32) if AXIS == 1 else tl.zeros([1, ROWS], tl.float32)
+        bottom = top
+        for at in range(start, stop, KEYS):
+            key, value = _load(k, v, b, g, at, size, d, e, SCORE, D, E, KEYS, True)
+            allowed, scores, _, dweights, _, _ = pull_tile(
+                query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, at, one, other, 0.0, score,
+                weigh, mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, True,
+            )  # fmt: skip
+            share = tl.where(allowed, lean(scores, one, other, weigh, WEIGH), 0.0)
+            top += tl.sum(tl.where(allowed, share * dweights, 0.0), AXIS, keep_dims=True)
+            bottom += tl.sum(share, AXIS, keep_dims=True)
+        mean = top / tl.where(bottom > 0, bottom, 1.0)
+        if not HEAL:
+            tl.store(means + row, mean, mask=i < size.n)
+    elif means is not None:
+        mean = tl.load(means + row, mask=i < size.n, other=0.0)
+
+    if SCORE != "dot":
+        if HEAL:
+            clear_features(features, b, h, size.heads, i, limit, size.n, d)
+    if mask.before is not None:
+        for at in range(start, tl.minimum(whole_start, stop), KEYS):
+            acc = _gather(
+                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
+                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            )  # fmt: skip
+    if not HEAL:
+        for at in range(whole_start, whole_stop, KEYS):
+            acc = _gather(
+                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
+                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+            )  # fmt: skip
+    for at in range(whole_stop, stop, KEYS):
+        if mask.bits is not None:
+            if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
+                acc = _gather(
+                    acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise,
+                    size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                )  # fmt: skip
+        else:
+            acc = _gather(
+                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
+                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            )  # fmt: skip
+    if SCORE == "dot":
+        store_rows(acc * score.slope, dq, b, h, block * ROWS, limit, d, ROWS, D)
+        if flags is not None and not HEAL:
+            past = i >= size.n
+            tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
+    elif flags is not None and not HEAL:
+        tl.debug_barrier()
+        tl.store(flags + tl.program_id(0), find_ill(features, b, h, size.heads, i, size.n, d))
+
+
+@triton.jit
+def _load(
+    k, v, b, g, start, size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    KEYS: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    key = 0.0
+    if SCORE == "dot":
+        key = load_rows(k, b, g, start, size.m, d, KEYS, D, CHECK)
+    if E == 1:
+        j = start + tl.arange(0, KEYS)[:, None]
+        value = tl.load(find_rows(v, b, g) + j.to(tl.int64) * v.i, mask=j < size.m, other=0.0).to(tl.float32)
+    else:
+        value = load_rows(v, b, g, start, size.m, e, KEYS, E, CHECK)
+        if SCORE == "dot":
+            value = tl.trans(value)
+    return key, value
+
+
+@triton.jit
+def _gather(
+    acc, query, dout, k, v, b, h, i, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """One more tile of keys."""
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    g = h // size.group
+    key, value = _load(k, v, b, g, start, size, d, e, SCORE, D, E, KEYS, CHECK)
+    allowed, _, _, _, dscores, _ = pull_tile(
+        query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, start, one, other, mean, score, weigh,
+        mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK,
+    )  # fmt: skip
+    if SCORE == "dot":
+        acc = mix(acc, dscores, allowed, key, k, b, g, start, size.m, d, KEYS, D, 1, PRECISION, HEAL)
+    else:
+        j = start + tl.arange(0, KEYS)[:, None]
+        queries = find_features(score.queries, b, h, size.heads, size.n, d)
+        keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
+        add_features(
+            features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE, FAST,
+            HEAL, True,
+        )  # fmt: skip
+    return acc

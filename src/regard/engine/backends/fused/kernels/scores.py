@@ -1,0 +1,198 @@
+"""How query i regards key j, as fragments: dot products, and sums over features.
+
+Scores come out in units of `UNIT`: log2(e) where a softmax follows, since the hardware's exponential is that of two.
+"""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+
+class Score(NamedTuple):
+    """A dot product with `scale` and `cap`; or features, laid out (b, heads, d rounded up to fours, positions)."""
+
+    scale: Any = None  # times UNIT where there is no cap
+    slope: Any = None  # the scale itself
+    cap: Any = None
+    weight: Any = None  # (1 or h, d)
+    weight_h: Any = None
+    queries: Any = None
+    keys: Any = None
+    tier: Any = None  # which form of tanh fits the numbers: QUADS, SINGLE, SMALL or PLAIN
+
+
+# how tanh(q + k) is made: from e^{2q} and e^{2k} with one division for four features or for each, from
+# e^{2q} − 1 and e^{2k} − 1 where both are small, or from q + k where they are too large for any of these
+QUADS: tl.constexpr = tl.constexpr(0)
+SINGLE: tl.constexpr = tl.constexpr(1)
+SMALL: tl.constexpr = tl.constexpr(2)
+PLAIN: tl.constexpr = tl.constexpr(3)
+
+
+@triton.jit
+def scale_dot(dots, score, UNIT: tl.constexpr):
+    if score.cap is not None:
+        return UNIT * score.cap * _tanh(dots * (score.scale / score.cap))
+    else:
+        return dots * score.scale
+
+
+@triton.jit
+def slope_dot(grad, scores, score, UNIT: tl.constexpr):
+    """The gradient of the dot products over `scale`, from that of the scores before any bias."""
+    if score.cap is not None:
+        bent = scores / (UNIT * score.cap)
+        return grad * (1 - bent * bent)
+    else:
+        return grad
+
+
+@triton.jit
+def invert(x, FAST: tl.constexpr):
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def _tanh(x):
+    # 1 − 2/(1 + e^{2|x|}) with the sign put back; small ones by their series, where that would lose digits
+    far = tl.abs(x)
+    large = 1 - 2 / (1 + tl.exp(2 * far))
+    square = x * x
+    small = far * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835)))))
+    return tl.where(x < 0, -1.0, 1.0) * tl.where(far < 0.25, small, large)
+
+
+@triton.jit
+def _sigmoid(x):
+    return 1 / (1 + tl.exp(-x))
+
+
+@triton.jit
+def activate(x, KIND: tl.constexpr):
+    if KIND == "tanh":
+        return _tanh(x)
+    elif KIND == "relu":
+        # written so that NaN stays
+        return tl.where(x < 0, 0.0, x)
+    elif KIND == "sigmoid":
+        return _sigmoid(x)
+    elif KIND == "gelu":
+        return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
+    elif KIND == "silu":
+        return x * _sigmoid(x)
+    else:
+        tl.static_assert(KIND == "leaky_relu")
+        return tl.where(x < 0, 0.2 * x, x)
+
+
+@triton.jit
+def slope_activation(x, KIND: tl.constexpr):
+    if KIND == "tanh":
+        bent = _tanh(x)
+        return 1 - bent * bent
+    elif KIND == "relu":
+        return tl.where(x > 0, 1.0, 0.0)
+    elif KIND == "sigmoid":
+        bent = _sigmoid(x)
+        return bent * (1 - bent)
+    elif KIND == "gelu":
+        return 0.5 * (1 + tl.erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
+    elif KIND == "silu":
+        bent = _sigmoid(x)
+        return bent * (1 + x * (1 - bent))
+    else:
+        tl.static_assert(KIND == "leaky_relu")
+        return tl.where(x > 0, 1.0, 0.2)
+
+
+@triton.jit
+def sum_features(
+    score, queries, keys, h, i, j, n, m, d, KIND: tl.constexpr, UNIT: tl.constexpr, FAST: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """A (TALL, WIDE) tile of Σ_f w_f·φ(q_f, k_f); `queries` and `keys` point to the first feature of the sequence."""
+    weight = score.weight + h * score.weight_h
+    total = tl.zeros([TALL, WIDE], tl.float32)
+    if KIND == "distance":
+        for f in range(d):
+            q, k = _feature(queries, keys, f, i, j, n, m)
+            step = (q - k) * tl.load(weight + f)
+            total += step * step
+        return total * (-0.5 * UNIT)
+    elif KIND == "tanh":
+        tier = tl.load(score.tier)
+        if tier == QUADS:
+            whole = 0.0
+            for f in range(0, d, 4):
+                w0, w1, w2, w3 = (
+                    _weight(weight, f, d),
+                    _weight(weight, f + 1, d),
+                    _weight(weight, f + 2, d),
+                    _weight(weight, f + 3, d),
+                )
+                q0, k0 = _feature(queries, keys, f, i, j, n, m)
+                q1, k1 = _feature(queries, keys, f + 1, i, j, n, m)
+                q2, k2 = _feature(queries, keys, f + 2, i, j, n, m)
+                q3, k3 = _feature(queries, keys, f + 3, i, j, n, m)
+                x0, x1, x2, x3 = 1 + q0 * k0, 1 + q1 * k1, 1 + q2 * k2, 1 + q3 * k3
+                left, right = x0 * x1, x2 * x3
+                top = (w0 * x1 + w1 * x0) * right + (w2 * x3 + w3 * x2) * left
+                total += top * invert(left * right, FAST)
+                whole += (w0 + w1) + (w2 + w3)
+            total = whole - 2 * total
+        elif tier == SINGLE:
+            whole = 0.0
+            for f in range(d):
+                w = tl.load(weight + f)
+                q, k = _feature(queries, keys, f, i, j, n, m)
+                total += w * invert(1 + q * k, FAST)
+                whole += w
+            total = whole - 2 * total
+        elif tier == SMALL:
+            for f in range(d):
+                q, k = _feature(queries, keys, f, i, j, n, m)
+                grown = q * (k + 1) + k
+                total += tl.load(weight + f) * (grown / (grown + 2))
+        else:
+            for f in range(d):
+                q, k = _feature(queries, keys, f, i, j, n, m)
+                total += tl.load(weight + f) * _tanh(q + k)
+        return total * UNIT
+    else:
+        for f in range(d):
+            q, k = _feature(queries, keys, f, i, j, n, m)
+            total += tl.load(weight + f) * activate(q + k, KIND)
+        return total * UNIT
+
+
+@triton.jit
+def _feature(queries, keys, f, i, j, n, m):
+    return tl.load(queries + f * n + i, mask=i < n, other=0.0), tl.load(keys + f * m + j, mask=j < m, other=0.0)
+
+
+@triton.jit
+def _weight(weight, f, d):
+    return tl.load(weight + f, mask=f < d, other=0.0)
+
+
+@triton.jit
+def bend(q, k, KIND: tl.constexpr, TIER: tl.constexpr, FAST: tl.constexpr):
+    """φ(q, k) and its derivative by q; for a distance over its width, −½(q − k)² and −(q − k)."""
+    if KIND == "distance":
+        apart = q - k
+        return -0.5 * apart * apart, -apart
+    elif KIND == "tanh" and TIER == SINGLE:
+        share = invert(1 + q * k, FAST)
+        return 1 - 2 * share, 4 * (share - share * share)
+    elif KIND == "tanh" and TIER == SMALL:
+        grown = q * (k + 1) + k
+        bent = grown / (grown + 2)
+        return bent, 1 - bent * bent
+    else:
+        return activate(q + k, KIND), slope_activation(q + k, KIND)

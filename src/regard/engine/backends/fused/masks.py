@@ -1,0 +1,132 @@
+"""Masks as the kernels take them: intervals, lengths, documents, grids, and bits for all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core import Mask, Sizes, Tile
+from regard.core.masks import And
+from regard.mask import Causal, Document, Full, Grid, Lengths, Window
+from regard.mask.document import find_reach
+
+# no index comes near it, and sums of two stay within 32 bits
+FAR = 2**29
+# pairs of a mask packed at a time
+_PAIRS = 2**24
+
+
+@dataclass
+class Marks:
+    """A mask taken apart. `rest` is what has no fragment, to be packed into bits."""
+
+    before: int | None = None
+    after: int | None = None
+    grid: tuple[int, int, int] | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    rest: list[Mask] = field(default_factory=list)
+
+    @property
+    def bits(self) -> Mask | None:
+        return reduce(And, self.rest) if self.rest else None
+
+
+def take_apart(mask: Mask) -> Marks:
+    """Each part of a conjunction in its slot; what finds its slot taken goes with the rest."""
+    marks = Marks()
+    for part in _list_parts(mask):
+        if isinstance(part, Full):
+            continue
+        if isinstance(part, Causal | Window):
+            taken = _take_diagonal(marks, part)
+        elif isinstance(part, Lengths) and "lengths" not in marks.tensors:
+            lengths = part.lengths.flatten(1)
+            marks.tensors["lengths" if lengths.shape[1] == 1 else "row_lengths"] = lengths.to(torch.int32)
+            taken = True
+        elif isinstance(part, Document) and "query_ids" not in marks.tensors:
+            marks.tensors |= _list_ends(part)
+            taken = True
+        elif isinstance(part, Grid) and marks.grid is None:
+            rows, columns = (part.radius, part.radius) if isinstance(part.radius, int) else part.radius
+            marks.grid = (part.width, min(rows, part.height), min(columns, part.width))
+            taken = True
+        else:
+            taken = False
+        if not taken:
+            marks.rest.append(part)
+    return marks
+
+
+def _list_parts(mask: Mask) -> list[Mask]:
+    if isinstance(mask, And):
+        return _list_parts(mask.one) + _list_parts(mask.other)
+    return [mask]
+
+
+def _take_diagonal(marks: Marks, part: Causal | Window) -> bool:
+    before, after = (part.before, part.after) if isinstance(part, Window) else (None, 0)
+    place = part.offset
+    assert place is not None, "settled masks have an offset"
+    if isinstance(place, Tensor):
+        if marks.after is not None:
+            return False
+        marks.tensors["places"] = place.flatten().clamp(-FAR, FAR).to(torch.int32)
+        marks.before, marks.after = None if before is None else min(before, FAR), min(after, FAR)
+        return True
+    if "places" in marks.tensors:
+        return False
+    # several intervals around the same diagonal make one
+    afters = [after + place, *([] if marks.after is None else [marks.after])]
+    befores = [x for x in (None if before is None else before - place, marks.before) if x is not None]
+    marks.after = _near(min(afters))
+    marks.before = _near(min(befores)) if befores else None
+    return True
+
+
+def _near(number: int) -> int:
+    return max(-FAR, min(number, FAR))
+
+
+def _list_ends(part: Document) -> dict[str, Tensor]:
+    assert part.query_segments is not None, "settled documents have query segments"
+    mine, theirs = part.query_segments.long().contiguous(), part.segments.long().contiguous()
+    first, last = (x.to(torch.int32) for x in find_reach(theirs, mine))
+    top, bottom = (x.to(torch.int32) for x in find_reach(mine, theirs))
+    return {"query_ids": mine, "key_ids": theirs, "first": first, "last": last, "top": top, "bottom": bottom}
+
+
+def count_bytes(mask: Mask | None, sizes: Sizes) -> int:
+    """What the bits of a mask will take."""
+    if mask is None:
+        return 0
+    b, h = _list_axes(mask, sizes)
+    return b * h * sizes.n * -(-sizes.m // 32) * 4
+
+
+def _list_axes(mask: Mask, sizes: Sizes) -> tuple[int, int]:
+    """How many sequences and heads the mask tells apart."""
+    s = sizes
+    probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
+    shape = mask(*probe.index()).shape
+    shape = (1,) * (4 - len(shape)) + tuple(shape)
+    return (s.b if shape[0] > 1 else 1), (s.h if shape[1] > 1 else 1)
+
+
+def pack(mask: Mask, sizes: Sizes) -> Tensor:
+    """Any mask as (1 or b, 1 or h, n, words) int32, 32 keys a word, the first in the lowest bit."""
+    b, h = _list_axes(mask, sizes)
+    words = -(-sizes.m // 32)
+    bits = torch.empty(b, h, sizes.n, words, dtype=torch.int32, device=sizes.device)
+    # the highest bit is the sign: added as it is, sums wrap around to the same 32 bits
+    values = torch.ones(32, dtype=torch.int64, device=sizes.device) << torch.arange(32, device=sizes.device)
+    step = max(1, _PAIRS // max(1, b * h * sizes.m))
+    for start in range(0, sizes.n, step):
+        tile = Tile(range(b), range(h), range(start, min(start + step, sizes.n)), range(sizes.m), sizes.device)
+        allowed = functional.pad(mask.tile(tile).expand(tile.shape), (0, words * 32 - sizes.m))
+        packed = (allowed.unflatten(-1, (words, 32)) * values).sum(-1)
+        bits[:, :, start : tile.i.stop] = torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32)
+    return bits

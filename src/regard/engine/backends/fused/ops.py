@@ -1,0 +1,105 @@
+"""The kernels as operators of torch, so that `torch.compile` and autograd take them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import RegardError
+from regard.engine.backends.fused.launch import Job, run_backward, run_forward
+from regard.engine.backends.fused.recipe import Recipe, parse
+
+
+def attend_fused(
+    recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
+    bias: Tensor | None, marks: dict[str, Tensor], seed: int, keeps: bool,
+) -> Tensor:  # fmt: skip
+    """The output of a call whose tensors are 4-D; `keeps` where a gradient may be asked for."""
+    out, _ = _attend(query, key, value, weight, sink, bias, list(marks.values()), str(recipe), seed, keeps)
+    return out
+
+
+@torch.library.custom_op("regard::attend_fused", mutates_args=())
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
+    marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seed)
+    out, stat = run_forward(job, keeps)
+    return out, value.new_empty(0, dtype=torch.float32) if stat is None else stat
+
+
+@_attend.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
+    marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    b, h, n, _ = query.shape
+    kept = parse(recipe)
+    solves = kept.weigh.startswith("entmax") or kept.weigh == "hard"
+    shape = (2, b, h, n) if solves or (keeps and kept.keeps_rows) else (0,)
+    return value.new_empty(b, h, n, value.shape[-1]), value.new_empty(shape, dtype=torch.float32)
+
+
+@torch.library.custom_op("regard::attend_fused_back", mutates_args=())
+def _attend_back(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
+    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seed: int,
+    wants_weight: bool, wants_bias: bool,
+) -> list[Tensor]:  # fmt: skip
+    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seed)
+    grads = run_backward(job, grad, out, stat if stat.numel() else None, wants_weight, wants_bias)
+    made = [grads.query, grads.key, grads.value]
+    for own, given in ((grads.weight, weight), (grads.sink, sink), (grads.bias, bias)):
+        made.append(grad.new_empty(0) if own is None or given is None else own.to(given.dtype))
+    return made
+
+
+@_attend_back.register_fake
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
+    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seed: int,
+    wants_weight: bool, wants_bias: bool,
+) -> list[Tensor]:  # fmt: skip
+    made = [x.new_empty(x.shape) for x in (query, key, value)]
+    for given, wanted in ((weight, wants_weight), (sink, True), (bias, wants_bias)):
+        made.append(grad.new_empty(0) if given is None or not wanted else given.new_empty(given.shape))
+    return made
+
+
+def _make_job(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
+    marks: Sequence[Tensor], recipe: str, seed: int,
+) -> Job:  # fmt: skip
+    kept = parse(recipe)
+    return Job(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)), seed)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, weight, sink, bias, marks, recipe, seed, _ = inputs
+    ctx.recipe, ctx.seed, ctx.num_marks = recipe, seed, len(marks)
+    ctx.save_for_backward(query, key, value, weight, sink, bias, *output, *marks)
+
+
+def _pull(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Any, ...]:
+    query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
+    wants = ctx.needs_input_grad
+    dquery, dkey, dvalue, *rest = _attend_back(
+        grad, query, key, value, weight, sink, bias, marks, out, stat, ctx.recipe, ctx.seed, wants[3], wants[5]
+    )
+    terms = [
+        d if t is not None and wanted else None
+        for d, t, wanted in zip(rest, (weight, sink, bias), wants[3:6], strict=True)
+    ]
+    return dquery, dkey, dvalue, *terms, [None] * ctx.num_marks, None, None, None
+
+
+def _refuse_twice(ctx: Any, *grads: Any) -> None:
+    raise RegardError("backend='fused' has no second derivative. Use backend='tiled'.")
+
+
+_attend.register_autograd(_pull, setup_context=_save)
+_attend_back.register_autograd(_refuse_twice, setup_context=lambda ctx, inputs, output: None)

@@ -1,0 +1,135 @@
+"""A call as a recipe and tensors, or why there is no kernel for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.bias import Alibi, Dense, Relative
+from regard.core import Score
+from regard.engine.backends.fused.masks import Marks, count_bytes, pack, take_apart
+from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.call import Call
+from regard.score import Additive, Concat, Dot, Gaussian
+from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
+
+WIDEST = 512
+# indices, and products of a width and a number of positions, are 32 bits wide
+MOST = 2**29
+
+
+def find_gap(call: Call) -> str | None:
+    """The first part of a call that has no kernel."""
+    s = call.sizes
+    if s.dtype == torch.float64:
+        return "its kernels compute in float32, not float64."
+    if 0 in (s.b, s.h, s.n, s.m, s.d, s.c, s.e):
+        return "its kernels take no empty axis."
+    if max(s.d, s.c, s.e) > WIDEST:
+        return f"its kernels take widths up to {WIDEST}, got {max(s.d, s.c, s.e)}."
+    if max(s.n, s.m) * (1 if call.score.is_dot else s.d) >= MOST:
+        return f"its kernels count positions times features up to 2**29, got {max(s.n, s.m)} × {s.d}."
+    if not (call.score.is_dot or isinstance(call.score, Dot | Additive | Concat | Gaussian)):
+        return f"{type(call.score).__name__} has no kernel."
+    if _name_weigh(call) is None:
+        return f"{type(call.weigh).__name__} has no kernel."
+    if call.bias is not None and not isinstance(call.bias, Dense | Alibi | Relative):
+        return f"{type(call.bias).__name__} has no kernel."
+    return None
+
+
+def _name_weigh(call: Call) -> str | None:
+    weigh = call.weigh
+    if isinstance(weigh, Softmax):
+        return "softmax"
+    if isinstance(weigh, Sum):
+        return "sum"
+    if isinstance(weigh, Sigmoid):
+        return "sigmoid"
+    if isinstance(weigh, Relu):
+        return f"relu{weigh.power}"
+    if isinstance(weigh, Entmax):
+        return {1.5: "entmax1.5", 2.0: "entmax2"}.get(weigh.alpha, "entmax")
+    return "hard" if isinstance(weigh, Hard) else None
+
+
+def count_mask(call: Call) -> int:
+    """Bytes of bits that the mask will be packed into."""
+    return count_bytes(take_apart(call.mask).bits, call.sizes)
+
+
+def read(
+    call: Call, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Recipe, dict[str, Tensor | None], dict[str, Tensor]]:
+    """The recipe, query, key, value and the terms' tensors by name, and the tensors of the mask by theirs."""
+    weigh = call.weigh
+    name = _name_weigh(call)
+    assert name is not None, "refuse lets only what has a kernel through"
+    recipe = Recipe("dot", name, dropout=call.dropout)
+    if isinstance(weigh, Relu):
+        recipe = replace(recipe, power=weigh.scale)
+    elif isinstance(weigh, Sigmoid):
+        recipe = replace(recipe, power=weigh.shift)
+    elif isinstance(weigh, Entmax):
+        recipe = replace(recipe, power=weigh.alpha)
+    elif isinstance(weigh, Hard):
+        recipe = replace(recipe, draws=weigh.how == "sample")
+    recipe, query, key, value, weight = _read_score(call, recipe, query, key, value)
+    marks = take_apart(call.mask)
+    tensors = _list_marks(call, marks)
+    recipe, bias = _read_bias(call, recipe, tensors)
+    recipe = replace(recipe, before=marks.before, after=marks.after, grid=marks.grid, marks=tuple(tensors))
+    sink = weigh.sink if isinstance(weigh, Softmax) else None
+    terms = {"query": query, "key": key, "value": value, "weight": weight, "sink": sink, "bias": bias}
+    return recipe, terms, tensors
+
+
+def _list_marks(call: Call, marks: Marks) -> dict[str, Tensor]:
+    rest = marks.bits
+    return marks.tensors if rest is None else marks.tensors | {"bits": pack(rest, call.sizes)}
+
+
+def _read_bias(call: Call, recipe: Recipe, tensors: dict[str, Tensor]) -> tuple[Recipe, Tensor | None]:
+    bias, s = call.bias, call.sizes
+    if isinstance(bias, Dense):
+        return replace(recipe, bias="dense"), bias.values
+    if isinstance(bias, Alibi):
+        assert bias.offset is not None, "settled biases have an offset"
+        return replace(recipe, bias="slopes", place=bias.offset), bias.slopes
+    if isinstance(bias, Relative):
+        assert bias.offset is not None, "settled biases have an offset"
+        ahead = torch.arange(1 - s.n, s.m, device=s.device) - bias.offset
+        tensors["buckets"] = bias.bucket(ahead).to(torch.int32)
+        return replace(recipe, bias="buckets"), bias.table
+    return recipe, None
+
+
+def _read_score(
+    call: Call, recipe: Recipe, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Recipe, Tensor, Tensor, Tensor, Tensor | None]:
+    """The recipe with its score, rows ready for it, and what it learns."""
+    score, d = call.score, call.sizes.d
+    if isinstance(score, Dot):
+        scale = score.scale if score.scale is not None else d**-0.5
+        return replace(recipe, scale=scale, cap=score.cap), query, key, value, None
+    if isinstance(score, Additive):
+        return replace(recipe, score=score.activation), query, key, value, torch.atleast_2d(score.weight)
+    if isinstance(score, Gaussian):
+        width = score.width if isinstance(score.width, Tensor) else torch.full((1,), score.width, device=query.device)
+        width = width.reshape(1, 1).expand(1, d) if width.numel() == 1 else torch.atleast_2d(width)
+        return replace(recipe, score="distance"), query, key, value, width
+    # transformed in float32, whatever the rows are
+    wide: Score = score.with_tensors([t.float() for t in score.tensors])
+    if isinstance(wide, Concat):
+        if wide.key_weight.ndim == 2 and key.shape[1] < query.shape[1]:
+            # each query head has a projection of the keys of its own
+            repeats = query.shape[1] // key.shape[1]
+            key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        left, right, _ = wide.prepare(query.float(), key.float())
+        one = torch.ones(1, 1, device=query.device)
+        return replace(recipe, score=wide.activation), left, right, value, one
+    rows = wide.as_dot(query.float(), key.float())
+    assert rows is not None, "refuse lets only what has a kernel through"
+    return replace(recipe, scale=rows[2]), rows[0].to(query.dtype), rows[1].to(query.dtype), value, None
