@@ -48,12 +48,12 @@ def fickle() -> Any:
     attend(QUERY.clone().requires_grad_(), KEY, VALUE, score=score, backend="tiled").sum().backward()
 
 
-def on_cuda(n: int = 5, d: int = 8, lead: int = 2, **given: Any) -> Callable[[], Any]:
-    """What torch's kernels on CUDA are asked: no device is needed to be refused."""
+def on_cuda(n: int = 5, d: int = 8, lead: int = 2, backend: str = "sdpa", **given: Any) -> Callable[[], Any]:
+    """A call on CUDA, planned only: no device is needed to be refused."""
     dtype = given.pop("dtype", torch.bfloat16)
     sizes = Sizes((lead,), 2, 2, n, 7, d, d, d, dtype, torch.device("cuda", 0))
     terms = {"score": Dot(), "weigh": Softmax(), "mask": Full(), **given}
-    return lambda: plan(Call(sizes, **terms), "sdpa")
+    return lambda: plan(Call(sizes, **terms), backend)
 
 
 SDPA = "backend='sdpa' cannot take this call: {} Use backend='auto', or see explain(...)."
@@ -288,7 +288,10 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
         SDPA.format("torch's kernels on meta are not vetted yet."),
         rows(QUERY.to(META), KEY.to(META), VALUE.to(META), backend="sdpa"),
     ),
-    (SDPA.replace("sdpa", "fused").format("it needs a CUDA device."), terms(backend="fused")),
+    (
+        SDPA.replace("sdpa", "fused").format("its kernels run on CUDA devices, not on meta."),
+        rows(QUERY.to(META), KEY.to(META), VALUE.to(META), backend="fused"),
+    ),
     (SDPA.format("Additive is not a dot product."), terms(score=Additive(ONES(3)), backend="sdpa")),
     (
         SDPA.format("torch's kernels would round the features to half precision."),

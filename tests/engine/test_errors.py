@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard import RegardError, attend, explain
-from regard.engine.backends import compiled, sdpa
+from regard.engine.backends import compiled, fused, sdpa
 from tests.engine import test_wrong_kinds
 from tests.engine.messages import KEY, MESSAGES, QUERY, VALUE, on_cuda
 
@@ -24,6 +24,11 @@ NO_FLASH = (
     "backend='sdpa' cannot take this call: torch has no flash kernel for cuda:0."
     " Use backend='auto', or see explain(...)."
 )
+
+NO_TRITON = (
+    "backend='fused' cannot take this call: it needs the package triton. Use backend='auto', or see explain(...)."
+)
+NO_SECOND = "backend='fused' has no second derivative. Use backend='tiled'."
 
 
 @pytest.mark.parametrize(("message", "call"), MESSAGES, ids=[message[:60] for message, _ in MESSAGES])
@@ -48,6 +53,22 @@ def test_a_missing_kernel_is_named(monkeypatch):
     with pytest.raises(RegardError) as error:
         on_cuda()()
     assert str(error.value) == NO_FLASH
+
+
+def test_a_missing_triton_is_named(monkeypatch):
+    monkeypatch.setattr(fused, "_has_triton", lambda: False)
+    with pytest.raises(RegardError) as error:
+        on_cuda(backend="fused")()
+    assert str(error.value) == NO_TRITON
+
+
+def test_a_missing_derivative_is_named():
+    pytest.importorskip("triton")
+    query = QUERY.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(attend(query, KEY, VALUE, backend="fused").sum(), query, create_graph=True)
+    with pytest.raises(RegardError) as error:
+        grad.sum().backward()
+    assert str(error.value) == NO_SECOND
 
 
 def test_it_is_a_value_error():
@@ -118,6 +139,12 @@ def test_the_source_was_read():
 
 @pytest.mark.parametrize("text", SOURCE)
 def test_every_message_of_the_source_is_in_the_table(text):
-    pinned = [*(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)), NO_COMPILER, NO_FLASH]
+    pinned = [
+        *(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)),
+        NO_COMPILER,
+        NO_FLASH,
+        NO_TRITON,
+        NO_SECOND,
+    ]
     # a refusal comes wrapped in the planner's sentence
     assert any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned), text
