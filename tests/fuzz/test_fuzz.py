@@ -40,6 +40,7 @@ def test_error_is_within_eagers_own(index, record_property):
                 kind = f"{backend} {'output' if verdict.what == 'output' else 'gradients'}"
                 worst[kind] = max(worst[kind], verdict.worst)
                 means[kind].append(verdict.mean)
+                worst[f"{backend} rows"] = max(worst[f"{backend} rows"], verdict.row)
     record_property(PROPERTY, dict(worst))
     assert not bad, "\n".join(bad)
     # a tensor of few numbers, or of many that share one error, has a mean that is as much luck as one number is: it is
