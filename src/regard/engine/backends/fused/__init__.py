@@ -9,7 +9,6 @@ import os
 from functools import cache
 from importlib.util import find_spec
 
-import torch
 from torch import Tensor
 
 from regard.engine.backends.fused.read import count_mask, find_gap, read
@@ -67,7 +66,6 @@ def estimate(call: Call) -> Cost:
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     from regard.engine.backends.fused.ops import attend_fused
 
-    recipe, terms, marks = read(call, query, key, value)
+    order = read(call, query, key, value)
     seed = call.weigh.seed if isinstance(call.weigh, Hard) and call.weigh.seed is not None else call.seed
-    with torch.autocast(call.sizes.device.type, enabled=False):
-        return attend_fused(recipe, **terms, marks=marks, seed=seed, keeps=call.needs_grad)
+    return attend_fused(order, seed, keeps=call.needs_grad)

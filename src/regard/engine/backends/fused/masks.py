@@ -111,8 +111,8 @@ def _list_axes(mask: Mask, sizes: Sizes) -> tuple[int, int]:
     """How many sequences and heads the mask tells apart."""
     s = sizes
     probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
-    shape = mask(*probe.index()).shape
-    shape = (1,) * (4 - len(shape)) + tuple(shape)
+    shape = tuple(mask(*probe.index()).shape)
+    shape = (1,) * (4 - len(shape)) + shape
     return (s.b if shape[0] > 1 else 1), (s.h if shape[1] > 1 else 1)
 
 

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from regard.core import RegardError
-from regard.engine.backends.fused.launch import Job, run_backward, run_forward
-from regard.engine.backends.fused.recipe import Recipe, parse
+from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused.launch import run_backward, run_forward
+from regard.engine.backends.fused.read import Order
+from regard.engine.backends.fused.recipe import parse
 
 
-def attend_fused(
-    recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
-    bias: Tensor | None, marks: dict[str, Tensor], seed: int, keeps: bool,
-) -> Tensor:  # fmt: skip
-    """The output of a call whose tensors are 4-D; `keeps` where a gradient may be asked for."""
-    out, _ = _attend(query, key, value, weight, sink, bias, list(marks.values()), str(recipe), seed, keeps)
+def attend_fused(order: Order, seed: int, keeps: bool) -> Tensor:
+    """The output of a call; `keeps` where a gradient may be asked for."""
+    o = order
+    marks = list(o.marks.values())
+    out: Tensor
+    out, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, str(o.recipe), seed, keeps)
     return out
 
 
@@ -39,8 +41,7 @@ def _(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     b, h, n, _ = query.shape
     kept = parse(recipe)
-    solves = kept.weigh.startswith("entmax") or kept.weigh == "hard"
-    shape = (2, b, h, n) if solves or (keeps and kept.keeps_rows) else (0,)
+    shape = (2, b, h, n) if kept.solves or (keeps and kept.keeps_rows) else (0,)
     return value.new_empty(b, h, n, value.shape[-1]), value.new_empty(shape, dtype=torch.float32)
 
 

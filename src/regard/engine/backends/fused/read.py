@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -60,10 +60,22 @@ def count_mask(call: Call) -> int:
     return count_bytes(take_apart(call.mask).bits, call.sizes)
 
 
-def read(
-    call: Call, query: Tensor, key: Tensor, value: Tensor
-) -> tuple[Recipe, dict[str, Tensor | None], dict[str, Tensor]]:
-    """The recipe, query, key, value and the terms' tensors by name, and the tensors of the mask by theirs."""
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What the kernels are asked for: rows ready for the score, what terms learn, and the mask's tensors by name."""
+
+    recipe: Recipe
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    weight: Tensor | None
+    sink: Tensor | None
+    bias: Tensor | None
+    marks: dict[str, Tensor]
+
+
+def read(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Order:
+    """A call in which `find_gap` finds none, as an order."""
     weigh = call.weigh
     name = _name_weigh(call)
     assert name is not None, "refuse lets only what has a kernel through"
@@ -82,8 +94,7 @@ def read(
     recipe, bias = _read_bias(call, recipe, tensors)
     recipe = replace(recipe, before=marks.before, after=marks.after, grid=marks.grid, marks=tuple(tensors))
     sink = weigh.sink if isinstance(weigh, Softmax) else None
-    terms = {"query": query, "key": key, "value": value, "weight": weight, "sink": sink, "bias": bias}
-    return recipe, terms, tensors
+    return Order(recipe, query, key, value, weight, sink, bias, tensors)
 
 
 def _list_marks(call: Call, marks: Marks) -> dict[str, Tensor]:

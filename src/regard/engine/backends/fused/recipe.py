@@ -38,6 +38,11 @@ class Recipe:
         return self.after is not None or self.grid is not None or any(name != "buckets" for name in self.marks)
 
     @property
+    def solves(self) -> bool:
+        """Whether a row is solved before its weights are known."""
+        return self.weigh.startswith("entmax") or self.weigh == "hard"
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether a backward pass needs a statistic of each row."""
         return not (self.weigh.startswith("relu") or self.weigh == "sigmoid")

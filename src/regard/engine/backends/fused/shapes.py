@@ -1,4 +1,8 @@
-"""How large the blocks of a kernel are."""
+"""How large the blocks of a kernel are: measured on one device, and measured anew on others when asked to.
+
+Which shape is best depends on the device, the kernel, the terms and the width. The table below holds what was found on
+an H200; what `tune` finds elsewhere is kept in a file and comes first.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,39 @@ class Shape:
     rows: int
     keys: int
     warps: int = 4
-    stages: int = 2
+    stages: int = 1
 
     @property
     def options(self) -> dict[str, Any]:
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 
+def name_key(kernel: str, recipe: Recipe, is_half: bool, width: int) -> str:
+    """What a measured shape holds for.
+
+    >>> name_key("forward", Recipe("dot", "relu1", after=0), True, 100)
+    'forward dot relu1 masked half 128'
+    """
+    step = next(w for w in (64, 128, 256, 512) if width <= w)
+    masked = "masked" if recipe.hides else "whole"
+    added = f" {recipe.bias}" if recipe.bias else ""
+    return f"{kernel} {recipe.score} {recipe.weigh} {masked}{added} {'half' if is_half else 'float'} {step}"
+
+
 def choose(kernel: str, recipe: Recipe, is_half: bool, width: int) -> Shape:
-    """The shape for a kernel ("forward", "solve", "queries", "keys", "bias"); `width` is the larger of d and e."""
+    """The shape of a kernel ("forward", "solve", "queries", "keys", "bias"); `width` is the larger of d and e."""
     if not recipe.is_dot:
-        return _FEATURES[kernel] if width <= 128 else Shape(32, 32)
+        return _FEATURES[kernel] if width <= 128 else _WIDE_FEATURES[kernel]
     if not is_half:
-        return Shape(32, 32) if width <= 128 else Shape(16, 16)
+        return _FLOAT[kernel] if width <= 64 else Shape(32, 32) if width <= 128 else Shape(16, 16)
     if width <= 64:
+        if kernel == "forward" and recipe.before is not None:
+            # a narrow band: small blocks waste less of it
+            return Shape(64, 64, 4, 3)
+        if kernel == "keys" and (recipe.bias or recipe.before is not None):
+            return Shape(64, 64, 4, 2) if recipe.bias else Shape(32, 64, 4, 3)
+        if kernel == "keys" and not recipe.takes_means:
+            return Shape(32, 128, 4, 3)
         return _NARROW[kernel]
     if width <= 128:
         return _MIDDLE[kernel]
@@ -37,23 +60,31 @@ def choose(kernel: str, recipe: Recipe, is_half: bool, width: int) -> Shape:
 
 _NARROW = {
     "forward": Shape(128, 64, 4, 3),
-    "solve": Shape(128, 64, 4, 3),
+    "solve": Shape(64, 64, 4, 3),
     "queries": Shape(128, 64, 4, 3),
-    "keys": Shape(64, 128, 4, 3),
-    "bias": Shape(64, 64, 4, 2),
+    "keys": Shape(32, 128, 4, 2),
+    "bias": Shape(64, 64, 4, 1),
 }
 _MIDDLE = {
-    "forward": Shape(128, 64, 8, 3),
-    "solve": Shape(128, 64, 8, 2),
-    "queries": Shape(64, 64, 4, 2),
+    "forward": Shape(128, 128, 8, 3),
+    "solve": Shape(64, 64, 4, 2),
+    "queries": Shape(128, 64, 8, 3),
     "keys": Shape(64, 64, 4, 2),
     "bias": Shape(64, 64, 4, 1),
 }
+_FLOAT = dict.fromkeys(_NARROW, Shape(64, 64)) | {"bias": Shape(32, 32), "keys": Shape(32, 32)}
 # features lie along threads: one query (key) each, with the other side of the tile in its registers
 _FEATURES = {
-    "forward": Shape(128, 64),
-    "solve": Shape(128, 64),
+    "forward": Shape(128, 32),
+    "solve": Shape(128, 32),
     "queries": Shape(128, 32),
     "keys": Shape(32, 128),
     "bias": Shape(32, 64),
+}
+_WIDE_FEATURES = {
+    "forward": Shape(64, 16),
+    "solve": Shape(64, 16),
+    "queries": Shape(64, 16),
+    "keys": Shape(16, 64),
+    "bias": Shape(16, 32),
 }

@@ -24,10 +24,10 @@ class Part(NamedTuple):
 
 @triton.jit
 def pull_bias(
-    q, k, v, grad, stat, means, part, score, weigh, mask, bias, noise, size, sequences, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    KIND: tl.constexpr, BUCKETS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
-    FAST: tl.constexpr,
+    q, k, v, grad, stat, means, part, score, weigh, mask, bias, noise, size, sequences, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, KIND:
+    tl.constexpr, BUCKETS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST:
+    tl.constexpr,
 ):  # fmt: skip
     """`KIND` dense sums tiles as they are; slopes and buckets sum a block of rows to one number, or one for a bucket.
 
@@ -87,9 +87,9 @@ def pull_bias(
 
 @triton.jit
 def _pull(
-    q, k, v, grad, stat, means, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    q, k, v, grad, stat, means, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     g = h // size.group
     row = (b * size.heads + h).to(tl.int64) * size.n + i

@@ -5,17 +5,24 @@ import triton.language as tl
 
 from regard.engine.backends.fused.kernels.bits import keep
 from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
+from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
-    find_features, find_rows, load_rows, mix, multiply, score_tile, store_rows,
+    find_features,
+    find_rows,
+    load_rows,
+    mix,
+    multiply,
+    score_tile,
+    store_rows,
 )  # fmt: skip
 from regard.engine.backends.fused.kernels.weighs import weigh_again
 
 
 @triton.jit
 def attend_forward(
-    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
-    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr, SCORE:
+    tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
@@ -59,26 +66,26 @@ def attend_forward(
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
-                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if not HEAL:
         for at in range(whole_start, whole_stop, KEYS):
             acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
-                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc, peak, total = _absorb(
-                    acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
-                    FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d,
+                    e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, at, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT,
-                FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
 
     if WEIGH == "softmax" or WEIGH == "softmax32" or WEIGH == "sum":
@@ -107,10 +114,10 @@ def attend_forward(
 
 @triton.jit
 def _absorb(
-    acc, peak, total, query, k, v, b, h, i, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    acc, peak, total, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E:
+    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL:
+    tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys; `CHECK` where not all of its pairs meet."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
@@ -126,14 +133,16 @@ def _absorb(
             scores = multiply(query, key, PRECISION)
         else:
             _, scores = score_tile(
-                query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST
-            )
+                query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST,
+                CHECK,
+            )  # fmt: skip
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST
-        )
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
+            CHECK, are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
+        )  # fmt: skip
     if WEIGH == "softmax" or WEIGH == "softmax32":
         if CHECK:
             scores = tl.where(allowed, scores, -float("inf"))
@@ -152,7 +161,7 @@ def _absorb(
         acc = acc * decay
         peak = risen
     else:
-        weights = weigh_again(scores, j, peak, total, weigh, "sum1" if WEIGH == "sum" else WEIGH)
+        weights = weigh_again(scores, j, peak, total, weigh, "sum1" if WEIGH == "sum" else WEIGH, FAST)
         if CHECK:
             weights = tl.where(allowed, weights, 0.0)
         if WEIGH == "sum":

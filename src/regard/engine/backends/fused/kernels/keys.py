@@ -1,18 +1,19 @@
-"""Gradients of keys and values, block by block: each program owns its keys, and meets all queries of all their heads."""
+"""Gradients of keys and values, block by block: each program owns its keys and meets all queries of their heads."""
 
 import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
 
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -63,8 +64,9 @@ def pull_keys(
                 i = i[None, :] if AXIS == 0 else i[:, None]
                 if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh,
+                        mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST,
+                        HEAL, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
@@ -90,9 +92,9 @@ def pull_keys(
 @triton.jit
 def _gather(
     acc, total, key, value, q, grad, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
-    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
+    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST:
+    tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of queries."""
     i = start + tl.arange(0, ROWS)
@@ -114,9 +116,10 @@ def _gather(
     else:
         dout = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
         turned = tl.trans(dout) if AXIS == 0 else dout
+    near = are_near(score, b, h, start, first, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     allowed, _, weights, _, dscores, _ = pull_tile(
         right, key, value, turned, b, h, i, first, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
-        WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK,
+        WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK, near,
     )  # fmt: skip
     if E == 1:
         share = weights * dout
@@ -134,6 +137,6 @@ def _gather(
         keys = find_features(score.keys, b, g, heads, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, g, heads, j, i, j, size.m, size, score, d, SCORE, FAST,
-            HEAL, False,
+            HEAL, False, CHECK, near,
         )  # fmt: skip
     return acc, total

@@ -3,44 +3,38 @@
 import triton
 import triton.language as tl
 
-from regard.engine.backends.fused.kernels.scores import PLAIN, QUADS, SINGLE, SMALL
+from regard.engine.backends.fused.kernels.scores import BLOCK, GROWN, PLAIN, SMALL
 from regard.engine.backends.fused.kernels.tiles import load_rows
 
 
 @triton.jit
-def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr):
+def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr):
     """The largest |number| of each block, NaN left out: it shows by itself."""
-    blocks = tl.cdiv(count, COUNT)
+    blocks = tl.cdiv(count, BLOCK)
     at = tl.program_id(0)
-    block = load_rows(rows, at // blocks // heads, at // blocks % heads, at % blocks * COUNT, count, d, COUNT, D, True)
+    block = load_rows(rows, at // blocks // heads, at // blocks % heads, at % blocks * BLOCK, count, d, BLOCK, D, True)
     far = tl.abs(block.to(tl.float32))
     tl.store(most + at, tl.max(tl.where(far == far, far, 0.0)))
 
 
 @triton.jit
-def choose_tier(most, split, count, tier, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
-    """The quickest form of tanh that these numbers allow; `most` holds blocks of queries, then of keys."""
-    query, key = 0.0, 0.0
+def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
+    """What tanh is to be made from, by the largest numbers of all blocks."""
+    most_of = 0.0
     for start in range(0, count, COUNT):
         at = start + tl.arange(0, COUNT)
-        found = tl.load(most + at, mask=at < count, other=0.0)
-        query = tl.maximum(query, tl.max(tl.where(at < split, found, 0.0)))
-        key = tl.maximum(key, tl.max(tl.where(at < split, 0.0, found)))
-    most_of = tl.maximum(query, key)
+        most_of = tl.maximum(most_of, tl.max(tl.load(most + at, mask=at < count, other=0.0)))
     # e^{2x} and its inverse stay normal numbers up to 40
-    form = tl.where(most_of <= 40, SINGLE, PLAIN)
-    if IS_HALF:
-        # four factors of up to 1 + e^20 have a product below 2^127
-        form = tl.where(query + key <= 10, QUADS, form)
-    else:
+    chosen = tl.where(most_of <= 40, GROWN, PLAIN)
+    if not IS_HALF:
         # 1 − 2/(1 + …) would lose the digits of small numbers, and float32 shows it
-        form = tl.where(most_of < 0.5, SMALL, form)
-    tl.store(tier, form)
+        chosen = tl.where(most_of < 0.5, SMALL, chosen)
+    tl.store(form, chosen)
 
 
 @triton.jit
 def lay_out_features(
-    rows, features, tier, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr
+    rows, features, form, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr
 ):
     """(positions, d) as (d, positions): the numbers themselves, or for tanh what its form asks for."""
     blocks = tl.cdiv(count, COUNT)
@@ -48,10 +42,10 @@ def lay_out_features(
     start = at % blocks * COUNT
     x = load_rows(rows, at // blocks // heads, at // blocks % heads, start, count, d, COUNT, D, True).to(tl.float32)
     if IS_TANH:
-        form = tl.load(tier)
-        if form <= SINGLE:
+        chosen = tl.load(form)
+        if chosen == GROWN:
             x = tl.exp(2 * x)
-        elif form == SMALL:
+        elif chosen == SMALL:
             x = _expm1(2 * x)
     f = tl.arange(0, D)[:, None]
     i = start + tl.arange(0, COUNT)[None, :]

@@ -7,7 +7,16 @@ import triton.language as tl
 
 from regard.engine.backends.fused.kernels.bits import keep
 from regard.engine.backends.fused.kernels.masks import allow
-from regard.engine.backends.fused.kernels.scores import PLAIN, SINGLE, SMALL, bend, slope_dot
+from regard.engine.backends.fused.kernels.scores import (
+    GROWN,
+    PLAIN,
+    SMALL,
+    bend,
+    invert,
+    load_feature,
+    load_weight,
+    slope_dot,
+)  # fmt: skip
 from regard.engine.backends.fused.kernels.tiles import find_features, multiply, score_tile
 from regard.engine.backends.fused.kernels.weighs import slope_weights, weigh_again
 
@@ -21,9 +30,9 @@ class Features(NamedTuple):
 
 @triton.jit
 def pull_tile(
-    q, k, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr,
-    KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
+    q, k, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr, SCORE:
+    tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr, near=False,
 ):  # fmt: skip
     """Which pairs meet, scores, weights after dropout, their gradient, and the scores' without bias and with it.
 
@@ -41,15 +50,16 @@ def pull_tile(
         else:
             left, right = k, q
         plain, scores = score_tile(
-            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST
+            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST, CHECK
         )
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, h // size.group, size.heads // size.group, size.m, d)
         plain, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST
-        )
-    weights = weigh_again(scores, j, one, other, weigh, WEIGH)
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST,
+            CHECK, near,
+        )  # fmt: skip
+    weights = weigh_again(scores, j, one, other, weigh, WEIGH, FAST)
     if E == 1:
         dweights = dout * value
     elif AXIS == 1:
@@ -78,8 +88,9 @@ def pull_tile(
 
 @triton.jit
 def add_features(
-    features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score,
-    d: tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr,
+    features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score, d:
+    tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr, CHECK:
+    tl.constexpr, near,
 ):  # fmt: skip
     """Add a tile's part to the gradients of the features of those positions that lie along its second axis.
 
@@ -87,135 +98,99 @@ def add_features(
     and the barrier lets its threads see one another's.
     """
     tl.debug_barrier()
-    if KIND == "tanh":
-        tier = tl.load(score.tier)
-        if tier <= SINGLE:
-            _add_tier(
-                features,
-                dscores,
-                allowed,
-                queries,
-                keys,
-                b,
-                h,
-                own_head,
-                own_heads,
-                own,
-                i,
-                j,
-                count,
-                size,
-                score,
-                d,
-                KIND,
-                FAST,
-                HEAL,
-                OF_QUERIES,
-                SINGLE,
-            )
-        elif tier == SMALL:
-            _add_tier(
-                features,
-                dscores,
-                allowed,
-                queries,
-                keys,
-                b,
-                h,
-                own_head,
-                own_heads,
-                own,
-                i,
-                j,
-                count,
-                size,
-                score,
-                d,
-                KIND,
-                FAST,
-                HEAL,
-                OF_QUERIES,
-                SMALL,
-            )
-        else:
-            _add_tier(
-                features,
-                dscores,
-                allowed,
-                queries,
-                keys,
-                b,
-                h,
-                own_head,
-                own_heads,
-                own,
-                i,
-                j,
-                count,
-                size,
-                score,
-                d,
-                KIND,
-                FAST,
-                HEAL,
-                OF_QUERIES,
-                PLAIN,
-            )
+    if FAST:
+        # taken as it is: a gather ends the layout of the matrix product, which would otherwise be changed feature by
+        # feature; now each thread holds all pairs of its own position, and sums without asking others
+        place = tl.arange(0, dscores.shape[0])[:, None] + tl.zeros(dscores.shape, tl.int32)
+        dscores = tl.gather(dscores, place, 0)
+    rows = find_features(features.rows, b, own_head, own_heads, count, d) + own
+    weights = rows
+    if features.weights is not None:
+        weights = find_features(features.weights, b, own_head, own_heads, count, d) + own
     else:
-        _add_tier(
-            features,
-            dscores,
-            allowed,
-            queries,
-            keys,
-            b,
-            h,
-            own_head,
-            own_heads,
-            own,
-            i,
-            j,
-            count,
-            size,
-            score,
-            d,
-            KIND,
-            FAST,
-            HEAL,
-            OF_QUERIES,
-            PLAIN,
-        )
+        weights = None
+    weight = score.weight + h * score.weight_h
+    if KIND == "tanh":
+        form = tl.load(score.form)
+        if near & (form == GROWN):
+            _add_pairs(
+                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, FAST, HEAL, CHECK
+            )
+        elif form == GROWN:
+            _add_each(
+                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, GROWN, FAST,
+                HEAL, OF_QUERIES, CHECK,
+            )  # fmt: skip
+        elif form == SMALL:
+            _add_each(
+                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, SMALL, FAST,
+                HEAL, OF_QUERIES, CHECK,
+            )  # fmt: skip
+        else:
+            _add_each(
+                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, PLAIN, FAST,
+                HEAL, OF_QUERIES, CHECK,
+            )  # fmt: skip
+    else:
+        _add_each(
+            rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, PLAIN, FAST, HEAL,
+            OF_QUERIES, CHECK,
+        )  # fmt: skip
 
 
 @triton.jit
-def _add_tier(
-    features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score,
-    d: tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr,
-    TIER: tl.constexpr,
+def _add_each(
+    rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d: tl.constexpr, KIND: tl.constexpr,
+    FORM: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     for f in range(d):
-        q = tl.load(queries + f * size.n + i, mask=i < size.n, other=0.0)
-        k = tl.load(keys + f * size.m + j, mask=j < size.m, other=0.0)
-        bent, slope = bend(q, k, KIND, TIER, FAST)
-        weight = tl.load(score.weight + h * score.weight_h + f)
-        factor = weight * weight if KIND == "distance" else weight
+        q, k = load_feature(queries, keys, f, i, j, size.n, size.m, CHECK)
+        bent, slope = bend(q, k, KIND, FORM, FAST)
+        w = tl.load(weight + f)
+        factor = w * w if KIND == "distance" else w
         if not OF_QUERIES and KIND == "distance":
             factor = -factor
-        pulled = dscores * slope
-        if HEAL:
-            pulled = tl.where(allowed, pulled, 0.0)
-        at = find_features(features.rows, b, own_head, own_heads, count, d) + f * count + own
-        so_far = tl.load(at, mask=own < count, other=0.0)
-        tl.store(at, so_far + factor * tl.sum(pulled, 0, keep_dims=True), mask=own < count)
-        if features.weights is not None:
-            share = dscores * bent
-            if HEAL:
-                share = tl.where(allowed, share, 0.0)
-            if KIND == "distance":
-                share = share * (2 * weight)
-            at = find_features(features.weights, b, own_head, own_heads, count, d) + f * count + own
-            so_far = tl.load(at, mask=own < count, other=0.0)
-            tl.store(at, so_far + tl.sum(share, 0, keep_dims=True), mask=own < count)
+        _add(rows + f * count, factor * _sum(dscores * slope, allowed, HEAL), own, count)
+        if weights is not None:
+            grown = 2 * w if KIND == "distance" else 1.0
+            _add(weights + f * count, grown * _sum(dscores * bent, allowed, HEAL), own, count)
+
+
+@triton.jit
+def _add_pairs(
+    rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """tanh = 1 − 2r with the slope 4(r − r²), r = 1/(1 + e^{2q}e^{2k}): one division for two features."""
+    whole = _sum(dscores, allowed, False)
+    for f in range(0, d, 2):
+        q0, k0 = load_feature(queries, keys, f, i, j, size.n, size.m, CHECK)
+        q1, k1 = load_feature(queries, keys, f + 1, i, j, size.n, size.m, CHECK)
+        x0, x1 = 1 + q0 * k0, 1 + q1 * k1
+        both = invert(x0 * x1, FAST)
+        r0, r1 = x1 * both, x0 * both
+        u0, u1 = dscores * r0, dscores * r1
+        once0, once1 = _sum(u0, allowed, HEAL), _sum(u1, allowed, HEAL)
+        twice0, twice1 = _sum(u0 * r0, allowed, HEAL), _sum(u1 * r1, allowed, HEAL)
+        _add(rows + f * count, 4 * load_weight(weight, f, d) * (once0 - twice0), own, count)
+        _add(rows + (f + 1) * count, 4 * load_weight(weight, f + 1, d) * (once1 - twice1), own, count)
+        if weights is not None:
+            _add(weights + f * count, whole - 2 * once0, own, count)
+            _add(weights + (f + 1) * count, whole - 2 * once1, own, count)
+
+
+@triton.jit
+def _sum(parts, allowed, HEAL: tl.constexpr):
+    """Along the first axis; to heal is to leave out what does not meet, where 0 × NaN is NaN."""
+    if HEAL:
+        parts = tl.where(allowed, parts, 0.0)
+    return tl.sum(parts, 0, keep_dims=True)
+
+
+@triton.jit
+def _add(at, share, own, count):
+    so_far = tl.load(at, mask=own < count, other=0.0)
+    tl.store(at, so_far + share, mask=own < count)
 
 
 @triton.jit

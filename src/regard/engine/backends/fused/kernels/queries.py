@@ -5,7 +5,8 @@ import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, multiply, store_rows
+from regard.engine.backends.fused.kernels.scores import are_near
+from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
 from regard.engine.backends.fused.kernels.weighs import lean
 
 
@@ -24,9 +25,9 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles lie as in the forward kernel. Entmax first takes its own mean of the gradient, and leaves it in `means`."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -63,10 +64,11 @@ def pull_queries(
         top = tl.zeros([ROWS, 1], tl.float32) if AXIS == 1 else tl.zeros([1, ROWS], tl.float32)
         bottom = top
         for at in range(start, stop, KEYS):
+            near = are_near(score, b, h, block * ROWS, at, size.heads, size.group, size.n, size.m, ROWS, KEYS)
             key, value = _load(k, v, b, g, at, size, d, e, SCORE, D, E, KEYS, True)
             allowed, scores, _, dweights, _, _ = pull_tile(
                 query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, at, one, other, 0.0, score,
-                weigh, mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, True,
+                weigh, mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, True, near,
             )  # fmt: skip
             share = tl.where(allowed, lean(scores, one, other, weigh, WEIGH), 0.0)
             top += tl.sum(tl.where(allowed, share * dweights, 0.0), AXIS, keep_dims=True)
@@ -77,32 +79,31 @@ def pull_queries(
     elif means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
 
-    if SCORE != "dot":
-        if HEAL:
-            clear_features(features, b, h, size.heads, i, limit, size.n, d)
+    if HEAL and SCORE != "dot":
+        clear_features(features, b, h, size.heads, i, limit, size.n, d)
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
-                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if not HEAL:
         for at in range(whole_start, whole_stop, KEYS):
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
-                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
-                    acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise,
-                    size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, at, one, other, mean, features, score, weigh, mask, bias, noise, size,
-                d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, limit, d, ROWS, D)
@@ -134,18 +135,19 @@ def _load(
 
 @triton.jit
 def _gather(
-    acc, query, dout, k, v, b, h, i, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    acc, query, dout, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size, d:
+    tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
+    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL:
+    tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     g = h // size.group
+    near = are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     key, value = _load(k, v, b, g, start, size, d, e, SCORE, D, E, KEYS, CHECK)
     allowed, _, _, _, dscores, _ = pull_tile(
         query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, start, one, other, mean, score, weigh,
-        mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK,
+        mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK, near,
     )  # fmt: skip
     if SCORE == "dot":
         acc = mix(acc, dscores, allowed, key, k, b, g, start, size.m, d, KEYS, D, 1, PRECISION, HEAL)
@@ -154,7 +156,7 @@ def _gather(
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         add_features(
-            features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE, FAST,
-            HEAL, True,
+            features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE,
+            FAST, HEAL, True, CHECK, near,
         )  # fmt: skip
     return acc

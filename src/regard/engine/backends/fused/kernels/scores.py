@@ -19,15 +19,37 @@ class Score(NamedTuple):
     weight_h: Any = None
     queries: Any = None
     keys: Any = None
-    tier: Any = None  # which form of tanh fits the numbers: QUADS, SINGLE, SMALL or PLAIN
+    form: Any = None  # what tanh is made from: GROWN, SMALL or PLAIN
+    most_queries: Any = None  # the largest |number| of each BLOCK of positions
+    most_keys: Any = None
 
 
-# how tanh(q + k) is made: from e^{2q} and e^{2k} with one division for four features or for each, from
-# e^{2q} − 1 and e^{2k} − 1 where both are small, or from q + k where they are too large for any of these
-QUADS: tl.constexpr = tl.constexpr(0)
-SINGLE: tl.constexpr = tl.constexpr(1)
-SMALL: tl.constexpr = tl.constexpr(2)
-PLAIN: tl.constexpr = tl.constexpr(3)
+# tanh(q + k) is made from e^{2q} and e^{2k}; from e^{2q} − 1 and e^{2k} − 1 where all are small; from q + k where some
+# are too large for either
+GROWN: tl.constexpr = tl.constexpr(0)
+SMALL: tl.constexpr = tl.constexpr(1)
+PLAIN: tl.constexpr = tl.constexpr(2)
+# positions to a largest number
+BLOCK: tl.constexpr = tl.constexpr(64)
+# up to this sum of largest numbers four factors 1 + e^{2(q + k)} have a product below 2^127
+NEAR: tl.constexpr = tl.constexpr(10.5)
+
+
+@triton.jit
+def are_near(score, b, h, i, j, heads, group, n, m, ROWS: tl.constexpr, KEYS: tl.constexpr):
+    """Whether one division may serve several features in the tile whose first query and key are i and j."""
+    if score.most_queries is not None:
+        query = _most(score.most_queries, b * heads + h, i, n, ROWS)
+        return query + _most(score.most_keys, b * (heads // group) + h // group, j, m, KEYS) <= NEAR
+    else:
+        return False
+
+
+@triton.jit
+def _most(most, head, start, count, COUNT: tl.constexpr):
+    blocks = tl.cdiv(count, BLOCK)
+    at = start // BLOCK + tl.arange(0, COUNT // BLOCK if COUNT > BLOCK else 1)
+    return tl.max(tl.load(most + head * blocks + at, mask=at < blocks, other=0.0))
 
 
 @triton.jit
@@ -113,84 +135,88 @@ def slope_activation(x, KIND: tl.constexpr):
 
 @triton.jit
 def sum_features(
-    score, queries, keys, h, i, j, n, m, d, KIND: tl.constexpr, UNIT: tl.constexpr, FAST: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr,
+    score, queries, keys, h, i, j, n, m, d: tl.constexpr, KIND: tl.constexpr, UNIT: tl.constexpr, FAST: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr, CHECK: tl.constexpr, near=False,
 ):  # fmt: skip
     """A (TALL, WIDE) tile of Σ_f w_f·φ(q_f, k_f); `queries` and `keys` point to the first feature of the sequence."""
     weight = score.weight + h * score.weight_h
     total = tl.zeros([TALL, WIDE], tl.float32)
-    if KIND == "distance":
+    if KIND == "distance" and d == 1:
+        q, k = load_feature(queries, keys, 0, i, j, n, m, CHECK)
+        w = tl.load(weight)
+        return (q - k) * (q - k) * (w * w * (-0.5 * UNIT))
+    elif KIND == "distance":
         for f in range(d):
-            q, k = _feature(queries, keys, f, i, j, n, m)
+            q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
             step = (q - k) * tl.load(weight + f)
             total += step * step
         return total * (-0.5 * UNIT)
     elif KIND == "tanh":
-        tier = tl.load(score.tier)
-        if tier == QUADS:
+        form = tl.load(score.form)
+        if near & (form == GROWN):
             whole = 0.0
             for f in range(0, d, 4):
-                w0, w1, w2, w3 = (
-                    _weight(weight, f, d),
-                    _weight(weight, f + 1, d),
-                    _weight(weight, f + 2, d),
-                    _weight(weight, f + 3, d),
-                )
-                q0, k0 = _feature(queries, keys, f, i, j, n, m)
-                q1, k1 = _feature(queries, keys, f + 1, i, j, n, m)
-                q2, k2 = _feature(queries, keys, f + 2, i, j, n, m)
-                q3, k3 = _feature(queries, keys, f + 3, i, j, n, m)
+                w0, w1 = load_weight(weight, f, d), load_weight(weight, f + 1, d)
+                w2, w3 = load_weight(weight, f + 2, d), load_weight(weight, f + 3, d)
+                q0, k0 = load_feature(queries, keys, f, i, j, n, m, CHECK)
+                q1, k1 = load_feature(queries, keys, f + 1, i, j, n, m, CHECK)
+                q2, k2 = load_feature(queries, keys, f + 2, i, j, n, m, CHECK)
+                q3, k3 = load_feature(queries, keys, f + 3, i, j, n, m, CHECK)
                 x0, x1, x2, x3 = 1 + q0 * k0, 1 + q1 * k1, 1 + q2 * k2, 1 + q3 * k3
                 left, right = x0 * x1, x2 * x3
                 top = (w0 * x1 + w1 * x0) * right + (w2 * x3 + w3 * x2) * left
                 total += top * invert(left * right, FAST)
                 whole += (w0 + w1) + (w2 + w3)
             total = whole - 2 * total
-        elif tier == SINGLE:
+        elif form == GROWN:
             whole = 0.0
             for f in range(d):
                 w = tl.load(weight + f)
-                q, k = _feature(queries, keys, f, i, j, n, m)
+                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
                 total += w * invert(1 + q * k, FAST)
                 whole += w
             total = whole - 2 * total
-        elif tier == SMALL:
+        elif form == SMALL:
             for f in range(d):
-                q, k = _feature(queries, keys, f, i, j, n, m)
+                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
                 grown = q * (k + 1) + k
                 total += tl.load(weight + f) * (grown / (grown + 2))
         else:
             for f in range(d):
-                q, k = _feature(queries, keys, f, i, j, n, m)
+                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
                 total += tl.load(weight + f) * _tanh(q + k)
         return total * UNIT
     else:
         for f in range(d):
-            q, k = _feature(queries, keys, f, i, j, n, m)
+            q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
             total += tl.load(weight + f) * activate(q + k, KIND)
         return total * UNIT
 
 
 @triton.jit
-def _feature(queries, keys, f, i, j, n, m):
-    return tl.load(queries + f * n + i, mask=i < n, other=0.0), tl.load(keys + f * m + j, mask=j < m, other=0.0)
+def load_feature(queries, keys, f, i, j, n, m, CHECK: tl.constexpr):
+    """Feature f of queries i and keys j. Without a check, positions past the last read whatever lies there."""
+    if CHECK:
+        return tl.load(queries + f * n + i, mask=i < n, other=0.0), tl.load(keys + f * m + j, mask=j < m, other=0.0)
+    else:
+        return tl.load(queries + f * n + i), tl.load(keys + f * m + j)
 
 
 @triton.jit
-def _weight(weight, f, d):
+def load_weight(weight, f, d):
     return tl.load(weight + f, mask=f < d, other=0.0)
 
 
 @triton.jit
-def bend(q, k, KIND: tl.constexpr, TIER: tl.constexpr, FAST: tl.constexpr):
+def bend(q, k, KIND: tl.constexpr, FORM: tl.constexpr, FAST: tl.constexpr):
     """φ(q, k) and its derivative by q; for a distance over its width, −½(q − k)² and −(q − k)."""
     if KIND == "distance":
         apart = q - k
         return -0.5 * apart * apart, -apart
-    elif KIND == "tanh" and TIER == SINGLE:
+    elif KIND == "tanh" and FORM == GROWN:
         share = invert(1 + q * k, FAST)
         return 1 - 2 * share, 4 * (share - share * share)
-    elif KIND == "tanh" and TIER == SMALL:
+    elif KIND == "tanh" and FORM == SMALL:
         grown = q * (k + 1) + k
         bent = grown / (grown + 2)
         return bent, 1 - bent * bent

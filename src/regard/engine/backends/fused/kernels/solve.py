@@ -5,6 +5,7 @@ import triton.language as tl
 
 from regard.engine.backends.fused.kernels.bits import draw
 from regard.engine.backends.fused.kernels.masks import allow, bound_keys
+from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import find_features, load_rows, score_tile
 from regard.engine.backends.fused.kernels.weighs import gap, raise_to, take_power
 
@@ -15,8 +16,8 @@ MOST: tl.constexpr = tl.constexpr(50)
 
 @triton.jit
 def solve_rows(
-    q, k, stat, score, weigh, mask, bias, draws, size, d: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr,
-    D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    q, k, stat, score, weigh, mask, bias, draws, size, d: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, D:
+    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """Peak and threshold of a block of rows, or its best key."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -33,7 +34,9 @@ def solve_rows(
     none = tl.zeros([ROWS, 1], tl.float32) if AXIS == 1 else tl.zeros([1, ROWS], tl.float32)
     peak, best, ill = none - float("inf"), none - 1.0, none
     for at in range(start, stop, KEYS):
-        scores, j = _see(query, k, b, h, i, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION, FAST)
+        scores, j = _see(
+            query, k, b, h, i, block * ROWS, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION, FAST
+        )
         if draws.seed is not None:
             # the largest of score + Gumbel noise is a draw from the softmax
             scores -= tl.log(-tl.log(draw(draws.seed, b, h, i, j, 1)))
@@ -55,8 +58,9 @@ def solve_rows(
             mass, rate = none, none
             for at in range(start, stop, KEYS):
                 scores, j = _see(
-                    query, k, b, h, i, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION, FAST
-                )
+                    query, k, b, h, i, block * ROWS, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION,
+                    FAST,
+                )  # fmt: skip
                 gaps = gap(scores, peak, threshold, weigh)
                 mass += tl.sum(take_power(gaps, weigh, WEIGH), AXIS, keep_dims=True)
                 if WEIGH == "entmax2":
@@ -90,7 +94,7 @@ def solve_rows(
 
 @triton.jit
 def _see(
-    query, k, b, h, i, start, score, mask, bias, size, d: tl.constexpr, SCORE: tl.constexpr, D: tl.constexpr,
+    query, k, b, h, i, first, start, score, mask, bias, size, d: tl.constexpr, SCORE: tl.constexpr, D: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """A tile of scores, −inf where a pair does not meet, and its keys."""
@@ -101,12 +105,31 @@ def _see(
     if SCORE == "dot":
         key = tl.trans(load_rows(k, b, g, start, size.m, d, KEYS, D, True))
         _, scores = score_tile(
-            query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, 1.0, ROWS, KEYS, PRECISION, FAST
+            query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, 1.0, ROWS, KEYS, PRECISION, FAST, True
         )
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, 1.0, KEYS, ROWS, PRECISION, FAST
+            None,
+            None,
+            queries,
+            keys,
+            b,
+            h,
+            i,
+            j,
+            score,
+            bias,
+            size,
+            d,
+            SCORE,
+            1.0,
+            KEYS,
+            ROWS,
+            PRECISION,
+            FAST,
+            True,
+            are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
         )
     return tl.where(allow(mask, b, h, i, j, size.n, size.m), scores, -float("inf")), j

@@ -70,26 +70,31 @@ def find_features(features, b, h, heads, count, d: tl.constexpr):
 
 @triton.jit
 def multiply(one, other, PRECISION: tl.constexpr):
+    if PRECISION == "ieee":
+        # nothing to do for float32; but Triton's interpreter cannot multiply bfloat16
+        one, other = one.to(tl.float32), other.to(tl.float32)
     return tl.dot(one, other, input_precision=PRECISION)
 
 
 @triton.jit
 def score_tile(
-    q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr, TALL:
+    tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr, near=False,
 ):  # fmt: skip
     """Scores without bias and with it. A dot product multiplies q with k as they come; features load what they need."""
     if SCORE == "dot":
         plain = scale_dot(multiply(q, k, PRECISION), score, UNIT)
     else:
-        plain = sum_features(score, queries, keys, h, i, j, size.n, size.m, d, SCORE, UNIT, FAST, TALL, WIDE)
+        plain = sum_features(
+            score, queries, keys, h, i, j, size.n, size.m, d, SCORE, UNIT, FAST, TALL, WIDE, CHECK, near
+        )
     return plain, add_bias(plain, bias, b, h, i, j, size.n, size.m, UNIT)
 
 
 @triton.jit
 def mix(
-    acc, weights, allowed, block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr,
-    WIDTH: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, HEAL: tl.constexpr,
+    acc, weights, allowed, block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH:
+    tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """`acc` plus the block's rows weighted and summed along `AXIS` of the weights.
 
@@ -99,10 +104,13 @@ def mix(
     clean = block
     if HEAL:
         clean = tl.where(tl.abs(block.to(tl.float32)) < float("inf"), block, 0.0).to(block.dtype)
+    shares = weights.to(block.dtype)
+    if PRECISION == "ieee":
+        clean, shares = clean.to(tl.float32), shares.to(tl.float32)
     if AXIS == 1:
-        acc = tl.dot(weights.to(block.dtype), clean, acc, input_precision=PRECISION)
+        acc = tl.dot(shares, clean, acc, input_precision=PRECISION)
     else:
-        acc = tl.dot(tl.trans(clean), weights.to(block.dtype), acc, input_precision=PRECISION)
+        acc = tl.dot(tl.trans(clean), shares, acc, input_precision=PRECISION)
     if HEAL:
         if tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1)) > 0:
             place = tl.arange(0, COUNT)

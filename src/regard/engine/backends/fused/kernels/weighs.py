@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from regard.engine.backends.fused.kernels.scores import invert
+
 
 class Weigh(NamedTuple):
     """The numbers of a weigher."""
@@ -18,7 +20,11 @@ class Weigh(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What a row is remembered by, two float32 each: softmax peak and 1/total (or both in one); entmax peak and threshold; hard the key."""
+    """Two float32 that a row is remembered by.
+
+    Softmax has its peak and 1/total (both in one where rows are half precision), entmax its peak and threshold, hard
+    attention the key.
+    """
 
     at: Any
     apart: Any  # how far the second lies from the first
@@ -31,7 +37,7 @@ def raise_to(x, power):
 
 
 @triton.jit
-def weigh_again(scores, j, one, other, weigh, KIND: tl.constexpr):
+def weigh_again(scores, j, one, other, weigh, KIND: tl.constexpr, FAST: tl.constexpr):
     """The weights of a tile from its scores and its rows' statistics; for entmax their roots."""
     if KIND == "softmax":
         # half precision: peak and total in one number
@@ -44,7 +50,7 @@ def weigh_again(scores, j, one, other, weigh, KIND: tl.constexpr):
     elif KIND == "sum":
         return scores * other
     elif KIND == "sigmoid":
-        return 1 / (1 + tl.exp2((scores + weigh.shift) * -1.4426950408889634))
+        return invert(1 + tl.exp2((scores + weigh.shift) * -1.4426950408889634), FAST)
     elif KIND == "relu1":
         return tl.where(scores < 0, 0.0, scores) * weigh.scale
     elif KIND == "relu2":
