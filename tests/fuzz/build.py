@@ -15,6 +15,8 @@ from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.fuzz import pairs
 from tests.fuzz.data import Case
 from tests.fuzz.oracle import user_score
+from tests.fuzz.settings import DEVICE
+from tests.terms import move
 
 
 def build(case: Case) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -22,11 +24,11 @@ def build(case: Case) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = _lay_out(case)
     for at, x in case.leaves.items():
         if at not in tensors:
-            tensors[at] = x.to(case.dtype).requires_grad_(at in case.learned)
+            tensors[at] = _take(x, case).requires_grad_(at in case.learned)
     options: dict[str, Any] = {
         "score": _score(case, tensors),
         "weigh": _weigh(case, tensors),
-        "mask": _mask(case.mask, case),
+        "mask": move(_mask(case.mask, case), DEVICE),
         "bias": _bias(case, tensors),
         "dropout": case.draw.dropout,
     }
@@ -35,9 +37,14 @@ def build(case: Case) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, options
 
 
+def _take(x: Tensor, case: Case) -> Tensor:
+    """A tensor of the oracle's as the library gets it: in the call's dtype, on its device, with memory of its own."""
+    return x.to(DEVICE, case.dtype, copy=True)
+
+
 def lay_out_grad(case: Case) -> Tensor:
     """The gradient of the output with the strides that the draw asks for."""
-    grad = case.grad.to(case.dtype)
+    grad = _take(case.grad, case)
     if case.draw.grad == "expanded":
         return grad[..., :1].expand(grad.shape)
     return grad.mT.contiguous().mT if case.draw.grad == "transposed" else grad.contiguous()
@@ -45,7 +52,7 @@ def lay_out_grad(case: Case) -> Tensor:
 
 def _lay_out(case: Case) -> dict[str, Tensor]:
     """Query, key and value as views with the strides that the draw asks for; memory beside them is NaN."""
-    rows = {at: case.leaves[at].to(case.dtype) for at in ("query", "key", "value")}
+    rows = {at: _take(case.leaves[at], case) for at in ("query", "key", "value")}
     if case.draw.layout == "packed":
         together = ["query", "key", "value"] if case.n == case.m else ["key", "value"]
         packed = _pack([rows[at] for at in together])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import random
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields, replace
 
-# the base seed and the number of calls: widen with the environment, REGARD_FUZZ_CALLS=20000 before a release
-SEED = int(os.environ.get("REGARD_FUZZ_SEED", "20240607"))
-CALLS = int(os.environ.get("REGARD_FUZZ_CALLS", "2000"))
+from tests.fuzz import settings
+from tests.fuzz.settings import CALLS, SEED
+
 # the calls are cut into this many tests, so that several workers can share them
 PARTS = 40
 
@@ -70,6 +70,8 @@ class Draw:
     cells: tuple[int, int]
     learn_bias: bool
     seed: int
+    # where it says what a kernel is compiled for (see `kinds`): widths, heads and the numbers of terms come from it
+    kind: int | None = None
 
     @property
     def is_picture(self) -> bool:
@@ -124,6 +126,17 @@ def draw_all(seed: int = SEED, calls: int = CALLS) -> tuple[Draw, ...]:
     return tuple(drawn)
 
 
-def part(index: int) -> tuple[Draw, ...]:
-    """One of `PARTS` shares of the calls."""
-    return draw_all()[index::PARTS]
+def draw_one(number: int) -> Draw:
+    """The call of this number, in this process and in any other that was asked for the same."""
+    if settings.KINDS:
+        from tests.fuzz.kinds import draw_call
+
+        return draw_call(SEED, number, settings.KINDS, settings.SHARD[1])
+    return draw_all(calls=max(CALLS, number + 1))[number]
+
+
+def part(index: int) -> Iterator[tuple[int, Draw]]:
+    """One of `PARTS` shares of this process's calls, each with its number."""
+    at, of = settings.SHARD
+    for number in range(at, CALLS, of)[index::PARTS]:
+        yield number, draw_one(number)

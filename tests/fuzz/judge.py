@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.fuzz import oracle
+from tests.fuzz import oracle, settings
 from tests.fuzz.data import Case
 
 # how many times eager's own error: for outputs, for gradients, and for the mean of either
@@ -48,13 +48,13 @@ class _Disturb(torch.autograd.Function):
 class Noise:
     """Rounding as a random event: every number marked in `oracle`, and its gradient, moves by up to half an ulp."""
 
-    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, device: str = settings.ORACLE) -> None:
         info = torch.finfo(dtype)
         # relative, and the fixed step between numbers too small to be normal
         self.unit, self.step = info.eps / 2, info.eps * info.smallest_normal
         # eager code may normalise the weights, or what they summed up: try both, since they round in other places
         self.divides_last = bool(seed % 2)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator(device).manual_seed(seed)
 
     def __call__(self, x: Tensor) -> Tensor:
         disturbed: Tensor = _Disturb.apply(x, self)
@@ -74,13 +74,14 @@ class Noise:
             spread = (left.square() @ right.square() - total / max(1, terms)).clamp(min=0)
             held = total / (3 * lanes**2) + spread * (1 / (2 * lanes) - 1 / (3 * lanes**2))
             size = (terms * held + total).sqrt()
-            off = self.unit * size * (torch.rand(size.shape, generator=self.generator, dtype=size.dtype) * 2 - 1)
-        return product + off
+        return product + self.unit * size * self._draw(size)
 
     def disturb(self, x: Tensor) -> Tensor:
-        draw = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
         # zero rounds to zero: moved by a step, the weights of a row that sees nothing would be anything
-        return torch.where(x.isfinite() & (x != 0), x + (self.unit * x.abs() + self.step) * draw, x)
+        return torch.where(x.isfinite() & (x != 0), x + (self.unit * x.abs() + self.step) * self._draw(x), x)
+
+    def _draw(self, like: Tensor) -> Tensor:
+        return torch.rand(like.shape, generator=self.generator, dtype=like.dtype, device=like.device) * 2 - 1
 
 
 def compute_dtype(case: Case) -> torch.dtype:
@@ -132,7 +133,7 @@ def find_ill_posed(case: Case) -> Tensor:
 
     Their output gradient is set to zero, and where even the output jumps (see `jumps`) it is not compared.
     """
-    nobody = torch.zeros(case.b, case.h, case.n, dtype=torch.bool)
+    nobody = torch.zeros(case.b, case.h, case.n, dtype=torch.bool, device=settings.ORACLE)
     if case.m == 0:
         return nobody
     tensors = {at: case.canonical(at, x) for at, x in case.leaves.items()}

@@ -148,7 +148,7 @@ def torch_attention(case: Any, tensors: dict[str, Tensor]) -> Tensor:
         query = query * (weights[0].reshape(-1, 1, 1) if weights else case.facts["scale"])
     else:
         query, key = functional.elu(query) + 1, functional.elu(key) + 1
-    bias = torch.zeros((), dtype=query.dtype)
+    bias = torch.zeros((), dtype=query.dtype, device=query.device)
     if case.bias != "none":
         named = {at: t for at, t in tensors.items() if at.startswith("bias")}
         bias = write_bias(case.bias, named, case.facts, case.n, case.m, query.dtype)

@@ -44,16 +44,16 @@ def _write_row(row: np.ndarray, name: str, rest: list[Any], s: int, i: int, n: i
     elif name == "diagonal":
         before, after, offset = rest
         place = i + (m - n if offset is None else offset[s] if isinstance(offset, list) else offset)
-        for j in range(0 if before is None else max(0, place - before), min(m, place + after + 1)):
-            row[j] = True
+        row[0 if before is None else max(0, place - before) : max(0, min(m, place + after + 1))] = True
     elif name == "document":
         keys, queries = rest
-        row[:] = [key == queries[s % len(queries)][i] for key in keys[s % len(keys)]]
+        row[:] = np.array(keys[s % len(keys)], dtype=int) == queries[s % len(queries)][i]
     elif name == "edges":
         row[[key for query, key in rest[0] if query == i]] = True
     elif name == "grid":
         width, (rows, columns) = rest
-        row[:] = [abs(i // width - j // width) <= rows and abs(i % width - j % width) <= columns for j in range(m)]
+        down, right = (np.abs(np.arange(m) // width - i // width), np.abs(np.arange(m) % width - i % width))
+        row[:] = (down <= rows) & (right <= columns)
     else:
         raise AssertionError(name)
 
@@ -65,23 +65,28 @@ def write_bias(
     if name == "dense":
         b, h = facts["bh"]
         return tensors["bias.0"].expand(facts["pairs"]).reshape(b, h, n, m)
-    ahead = np.arange(m)[None, :] - (np.arange(n)[:, None] + facts.get("offset", 0))
     if name == "alibi":
-        far = torch.from_numpy(np.abs(ahead)).to(dtype)
         slopes = tensors["bias.0"] if "bias.0" in tensors else facts["slopes"].to(dtype)
-        return -slopes[:, None, None] * far
+        ahead = torch.arange(m)[None, :] - (torch.arange(n)[:, None] + facts["offset"])
+        return -slopes[:, None, None] * ahead.abs().to(slopes.device, dtype)
     if name == "relative":
-        known = {int(x): _bucket(int(x), **facts["buckets"]) for x in np.unique(ahead)}
-        at = torch.tensor([[known[int(x)] for x in row] for row in ahead], dtype=torch.long).view(n, m)
-        return tensors["bias.0"][:, at]
+        return tensors["bias.0"][:, facts["bucket"]]
     if name == "quadratic":
-        width, cells = facts["width"], torch.arange(n)
+        width, cells = facts["width"], torch.arange(n, device=tensors["bias.0"].device)
         rows, columns = (cells // width).to(dtype), (cells % width).to(dtype)
         alpha, centre = tensors["bias.0"], tensors["bias.1"]
         down = (rows[None, :] - rows[:, None]) - centre[:, 0, None, None]
         right = (columns[None, :] - columns[:, None]) - centre[:, 1, None, None]
         return -alpha[:, None, None] * (down * down + right * right)
     raise AssertionError(name)
+
+
+def write_buckets(n: int, m: int, offset: int, **rule: Any) -> Tensor:
+    """The bucket of each pair."""
+    ahead = np.arange(m)[None, :] - (np.arange(n)[:, None] + offset)
+    places, at = np.unique(ahead, return_inverse=True)
+    known = np.array([_bucket(int(x), **rule) for x in places], dtype=int)
+    return torch.from_numpy(known[at].reshape(n, m))
 
 
 def list_slopes(heads: int) -> list[float]:

@@ -1,0 +1,88 @@
+"""The Triton kernels against `reference` in float64, on combinations in which all terms meet: see `covering`.
+
+Without a GPU they run in Triton's interpreter (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard import RegardError, attend, explain
+from regard.bias import Quadratic
+from regard.score import Custom, Dot
+from tests.fused.against import BACKEND, DEVICE, check_combination, draw
+from tests.fused.covering import choose, list_fitting, list_pairs, list_rooms
+from tests.terms import Combination, move
+
+pytest.importorskip("triton")
+# numpy, which interprets, has none: products are made of the bits as if they were integers
+needs_compiler = pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter has no bfloat16")
+CHOSEN = list(choose())
+
+
+@pytest.mark.parametrize("combination", CHOSEN, ids=str)
+def test_fused_is_reference(combination: Combination, record_property):
+    check_combination(combination)
+    record_property("combinations tested on fused", 1)
+
+
+def test_all_that_fit_meet():
+    met = set().union(*(list_pairs(combination.terms) for combination in CHOSEN))
+    assert met >= set().union(*(list_pairs(terms) for terms in list_fitting()))
+    for room, terms in list_rooms().items():
+        assert {repr(combination.terms[room]) for combination in CHOSEN} == set(map(repr, terms))
+
+
+# the next score with the next weigher, until all were there
+NEXT = zip(map(repr, list_rooms()["score"]), itertools.cycle(map(repr, list_rooms()["weigh"])), strict=False)
+HALF = [next(c for c in CHOSEN if (repr(c.score), repr(c.weigh)) == pair) for pair in NEXT]
+
+
+@pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=needs_compiler), torch.float16], ids=str)
+@pytest.mark.parametrize("combination", HALF, ids=str)
+def test_half_precision(combination: Combination, dtype: torch.dtype):
+    check_combination(combination, dtype)
+
+
+@pytest.mark.parametrize("term", [*Custom.samples(), *Quadratic.samples()], ids=repr)
+def test_what_no_kernel_is_written_for_is_refused_by_name(term):
+    rows = draw(*[(2, 2, 6, 3)] * 3)
+    with pytest.raises(RegardError, match=rf"backend='fused' cannot take this call: .*{type(term).__name__}"):
+        attend(*rows, **{"bias" if isinstance(term, Quadratic) else "score": move(term, DEVICE)}, backend=BACKEND)
+
+
+def test_float64_is_refused_by_name():
+    with pytest.raises(RegardError, match=r"backend='fused' cannot take this call: .*float64"):
+        attend(*draw((1, 2, 3), (1, 4, 3), (1, 4, 3), dtype=torch.float64), backend=BACKEND)
+
+
+def test_second_derivatives_are_refused_and_the_way_out_is_named():
+    query, key, value = draw((1, 1, 3, 4), (1, 1, 5, 4), (1, 1, 5, 4))
+    out = attend(query, key, value, backend=BACKEND)
+
+    def differentiate_twice():
+        (first,) = torch.autograd.grad(out.square().sum(), query, create_graph=True)
+        torch.autograd.grad(first.square().sum(), query)
+
+    with pytest.raises(RegardError, match="backend='tiled'"):
+        differentiate_twice()
+
+
+def test_auto_never_interprets():
+    query = torch.zeros(1, 1, 3, 4)
+    assert explain(query, query, query, score=Dot(cap=2.0)).backend != "fused"
+
+
+def test_without_the_interpreter_cpu_tensors_are_refused():
+    code = "import torch, regard; x = torch.zeros(1, 1, 3, 4); regard.attend(x, x, x, backend='fused')"
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    env["PYTHONPATH"] = str(pathlib.Path(__file__).parents[2] / "src")
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "RegardError: backend='fused' cannot take this call" in done.stderr

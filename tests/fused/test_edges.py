@@ -1,0 +1,167 @@
+"""What kernels in particular get wrong: the edges of blocks, strides, groups of heads, random bits, empty and NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard import RegardError, attend
+from regard.bias import Alibi, Dense, Relative
+from regard.mask import Allowed, Causal, Lengths, Window
+from regard.score import Additive, Bilinear, Concat, Cosine, Gaussian
+from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
+from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
+from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
+from tests.incidents.plain import VIEWS, WEIGHERS
+from tests.terms import move
+
+pytest.importorskip("triton")
+# blocks have 16, 32, 64 or 128 rows: one less, just so many and one more
+LENGTHS = [(1, 1), (1, 65), (15, 64), (16, 16), (17, 31), (31, 17), (33, 63), (63, 33), (64, 65), (65, 15), (65, 1)]
+WIDTHS = [
+    (1, 1), (3, 16), (16, 17), (17, 31), (31, 3), (33, 64), (64, 33), (65, 1), (1, 65), (128, 5), (16, 128), (63, 15)
+]  # fmt: skip
+# each way that a kernel goes: running statistics of rows, none, or rows that are solved first
+WAYS = ["running", "no statistic", "whole rows"]
+
+
+def weight(*shape: int, seed: int = 5) -> torch.Tensor:
+    noise = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=noise, dtype=torch.float64) / 2).requires_grad_()
+
+
+def list_calls(n: int, m: int, d: int) -> dict[str, dict[str, Any]]:
+    """A call for each of `WAYS`, and between them masks with a span, masks in bits, and random bits."""
+    chance = torch.Generator().manual_seed(6)
+    return {
+        "running": {"mask": Causal(), "dropout": 0.3, "bias": Alibi()},
+        "no statistic": {
+            "score": Gaussian(weight(d).abs().add(0.1).detach().requires_grad_()), "weigh": Sigmoid(),
+            "mask": Window(9, 3), "bias": Dense(weight(n, m)),
+        },
+        "whole rows": {
+            "score": Additive(weight(d)), "weigh": Entmax(), "mask": Allowed(torch.rand(n, m, generator=chance) < 0.6)
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("n", "m"), LENGTHS)
+def test_lengths_at_the_edges_of_blocks(n, m, way):
+    check(draw((1, 1, n, 5), (1, 1, m, 5), (1, 1, m, 3)), **list_calls(n, m, 5)[way])
+
+
+# the next widths in the next way: each way sees narrow and wide ones
+@pytest.mark.parametrize(("d", "e", "way"), [(*w, WAYS[at % 3]) for at, w in enumerate(WIDTHS)])
+def test_widths_at_the_edges_of_blocks(d, e, way):
+    check(draw((1, 1, 5, d), (1, 1, 7, d), (1, 1, 7, e)), **list_calls(5, 7, d)[way])
+
+
+@pytest.mark.parametrize("score", [Bilinear(weight(33, 5)), Concat(weight(33), weight(5))], ids=repr)
+def test_keys_of_another_width(score):
+    check(draw((1, 1, 4, 33), (1, 1, 17, 5), (1, 1, 17, 3)), score=score)
+
+
+@pytest.mark.parametrize(("h", "g", "way"), [(4, 2, "dot"), (3, 1, "dot"), (3, 1, "additive"), (4, 2, "entmax")])
+def test_groups_of_heads(way, h, g):
+    terms = {
+        "dot": {"bias": Relative(weight(h, 6), max_distance=4), "mask": Causal(), "dropout": 0.2},
+        "additive": {"score": Additive(weight(h, 3)), "weigh": Softmax(weight(h))},
+        "entmax": {"score": Cosine(weight(h)), "weigh": Entmax(), "mask": Lengths(torch.tensor([9, 4]))},
+    }[way]
+    check(draw((2, h, 5, 3), (2, g, 9, 3), (2, g, 9, 4)), **terms)
+
+
+@pytest.mark.parametrize("shapes", [
+    [(5, 3), (7, 3), (7, 2)], [(2, 5, 3), (2, 7, 3), (2, 7, 2)], [(2, 3, 2, 5, 3), (1, 3, 2, 7, 3), (2, 1, 2, 7, 2)]
+], ids=str)  # fmt: skip
+def test_other_axes(shapes):
+    check(draw(*shapes), mask=Causal())
+
+
+@pytest.mark.parametrize("weigh", [Softmax(), Sigmoid(), Relu(), Sum(), Entmax(1.2)], ids=repr)
+def test_dropout_hits_the_same_pairs_as_elsewhere(weigh):
+    n, m = 33, 49
+    query, key, _ = draw((2, 3, n, 4), (2, 3, m, 4), (1,))
+    query, key = query.detach().abs(), key.detach().abs()
+    # with these values the output is the weights
+    value = torch.eye(m, device=DEVICE).expand(2, 3, m, m)
+    seen = []
+    for backend in (BACKEND, "tiled"):
+        generator = torch.Generator().manual_seed(7)
+        out = attend(query, key, value, weigh=weigh, dropout=0.4, generator=generator, backend=backend)
+        seen.append(out == 0)
+    assert torch.equal(*seen)
+    assert 0.3 < seen[0].float().mean() < 0.98
+
+
+def test_sampled_keys_are_the_same_as_elsewhere():
+    query, key, _ = draw((2, 3, 33, 4), (2, 3, 49, 4), (1,))
+    value = torch.eye(49, device=DEVICE).expand(2, 3, 49, 49)
+    one, two = (attend(query, key, value, weigh=Hard("sample", seed=7), backend=x) for x in (BACKEND, "tiled"))
+    assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_are_their_copies(view):
+    shapes = [(2, 2, 9, 4)] * 3
+    rows = [VIEWS[view](x.detach()).requires_grad_() for x in draw(*shapes)]
+    # `check` hands copies to the oracle
+    check(rows, mask=Causal())
+    check(rows, score=Gaussian(0.7), weigh=Sparsemax())
+
+
+@pytest.mark.parametrize("view", ["transposed", "widths outside", "one number"])
+def test_the_outputs_gradient_may_have_any_strides(view):
+    test_strides.check_grad(view, masked=True, backend=PLACE)
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 5, 4), (2, 0, 3, 5, 4), (2, 2, 0, 5, 4), (2, 2, 3, 0, 4), (2, 2, 3, 5, 0)])
+def test_an_empty_axis_is_refused_by_name_and_left_to_others(sizes):
+    b, h, n, m, d = sizes
+    query, key, value = draw((b, h, n, d), (b, h, m, d), (b, h, m, 3))
+    with pytest.raises(RegardError, match=r"backend='fused' cannot take this call: .*empty axis"):
+        attend(query, key, value, backend=BACKEND)
+    out = attend(query, key, value)
+    assert out.shape == (b, h, n, 3)
+    assert d == 0 or not out.any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "weigh"),
+    [("bool", "softmax"), ("-inf bias", "softmax"), ("causal and padding", "sink"), ("left padding", "entmax"),
+     ("window outside", "sigmoid"), ("no edge", "hard"), ("segment without keys", "sum")],
+)  # fmt: skip
+def test_empty_rows_are_zero_and_have_no_influence(kind, weigh):
+    test_empty_rows.check_empty_rows(kind, weigh, PLACE)
+
+
+@pytest.mark.parametrize("poison", ["nan", "inf"])
+@pytest.mark.parametrize(
+    ("mask", "score", "weigh"),
+    [("lengths", "dot", "softmax"), ("causal", "additive", "entmax"), ("window", "gaussian", "sigmoid"),
+     ("edges", "concat", "relu"), ("document", "cosine", "sink"), ("and", "capped", "sum")],
+)  # fmt: skip
+def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
+    test_poison.check(mask, poison, score=test_poison.SCORES[score], weigh=WEIGHERS[weigh], backend=PLACE)
+
+
+@pytest.mark.parametrize("which", ["query", "key", "value"])
+@pytest.mark.parametrize(
+    ("mask", "score", "weigh"),
+    [("full", "dot", "softmax"), ("causal", "additive", "entmax"), ("lengths", "gaussian", "sigmoid"),
+     ("allowed", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum")],
+)  # fmt: skip
+def test_nan_that_is_attended_shows(mask, score, weigh, which):
+    scores = test_nan_shows.SCORES
+    test_nan_shows.check(mask, which, score=scores[score], weigh=WEIGHERS[weigh], backend=PLACE)
+
+
+def test_calls_repeat_to_the_bit():
+    terms = {"mask": Causal(), "bias": Dense(weight(2, 1, 65)), "dropout": 0.2}
+    terms = {name: move(term, DEVICE, torch.float32) for name, term in terms.items()}
+    rows = draw((1, 2, 33, 4), (1, 1, 65, 4), (1, 1, 65, 4))
+    for one, two in zip(*(run(rows, terms, BACKEND) for _ in range(2)), strict=True):
+        assert torch.equal(one, two)

@@ -1,0 +1,41 @@
+"""What the environment asks of a fuzz run; README.md says what for."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(name: str, default: str) -> str:
+    return os.environ.get(f"REGARD_FUZZ_{name}", default)
+
+
+def read_shard(text: str) -> tuple[int, int]:
+    """
+    >>> read_shard("3/8")
+    (2, 8)
+    """
+    at, of = (int(x) for x in text.split("/"))
+    if not 1 <= at <= of:
+        raise ValueError(f"REGARD_FUZZ_SHARD goes from 1/{of} to {of}/{of}, got {text}")
+    return at - 1, of
+
+
+SEED = int(read("SEED", "20240607"))
+CALLS = int(read("CALLS", "2000"))
+DEVICE = read("DEVICE", "cpu")
+BACKENDS = tuple(read("BACKENDS", "reference,tiled,sdpa,auto").split(","))
+# which of so many processes this is, the first being 0; each has every so-manieth call
+SHARD = read_shard(read("SHARD", "1/1"))
+# how many choices of all that a kernel is compiled for, in each process; zero: every call chooses anew
+KINDS = int(read("KINDS", "0"))
+# no call begins after so many seconds
+SECONDS = float(read("SECONDS", "inf"))
+# where the oracle computes
+ORACLE = read("ORACLE", DEVICE)
+
+ON_GPU = DEVICE != "cpu"
+
+
+def show() -> str:
+    """What another process needs to draw the same calls."""
+    return f"REGARD_FUZZ_SEED={SEED} REGARD_FUZZ_KINDS={KINDS} REGARD_FUZZ_SHARD={SHARD[0] + 1}/{SHARD[1]}"
