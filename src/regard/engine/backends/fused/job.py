@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -185,8 +185,16 @@ class Job:
         }  # fmt: skip
 
     def pick(self, kernel: str, launch: Callable[[Shape], Any]) -> Shape:
+        """The shape of a kernel, no longer than the call: few queries need no long block."""
         width = max(self.query.shape[-1], self.value.shape[-1])
-        return pick(kernel, self.recipe, self.is_half, width, self.query.device, launch)
+        shape = pick(kernel, self.recipe, self.is_half, width, self.query.device, launch)
+        sides = (max(16, triton.next_power_of_2(x.shape[2])) for x in (self.query, self.key))
+        rows, keys = (min(most, side) for most, side in zip((shape.rows, shape.keys), sides, strict=True))
+        return replace(shape, rows=rows, keys=keys)
+
+    def find_axis(self, shape: Shape) -> int:
+        """Along which axis of a forward tile its keys lie: threads take the longer side of features."""
+        return 1 if self.recipe.is_dot or shape.keys > shape.rows else 0
 
     def make_flags(self, count: int) -> Tensor | None:
         """Room for a word from each program whether it met NaN or infinity, where a mask may hide some."""

@@ -32,7 +32,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
         needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
         solve_rows[(job.count * triton.cdiv(n, shape.rows),)](
             *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,
-            KEYS=shape.keys, **shape.options,
+            KEYS=shape.keys, AXIS=job.find_axis(shape), **shape.options,
         )  # fmt: skip
 
     recipe = job.recipe
@@ -44,7 +44,8 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
         for heal in job.list_passes():
             attend_forward[(grid,)](
                 *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
-                **constants, FOLD=folds, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal, **shape.options,
+                **constants, FOLD=folds, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal, AXIS=job.find_axis(shape),
+                **shape.options,
             )  # fmt: skip
 
     if solves:

@@ -26,7 +26,7 @@ class Recipe:
     marks: tuple[str, ...] = ()  # what the tensors of a mask are
 
     def __str__(self) -> str:
-        return json.dumps(asdict(self))
+        return _write(self)
 
     @property
     def is_dot(self) -> bool:
@@ -51,6 +51,11 @@ class Recipe:
     def takes_means(self) -> bool:
         """Whether a row's mean of the weights' gradient is its output times the output's gradient."""
         return self.weigh in ("softmax", "sum")
+
+
+@cache
+def _write(recipe: Recipe) -> str:
+    return json.dumps(asdict(recipe))
 
 
 @cache

@@ -79,7 +79,12 @@ def measure(launch: Callable[[Shape], Any], shape: Shape) -> float:
 
 def find_file(device: torch.device) -> pathlib.Path:
     """Where the shapes of a device are kept; each model of device has its own."""
-    folder = os.environ.get("REGARD_CACHE") or pathlib.Path.home() / ".cache" / "regard"
+    return _name_file(os.environ.get("REGARD_CACHE"), device)
+
+
+@cache
+def _name_file(given: str | None, device: torch.device) -> pathlib.Path:
+    folder = given or pathlib.Path.home() / ".cache" / "regard"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return pathlib.Path(folder) / f"shapes-{re.sub('[^A-Za-z0-9]+', '-', name)}.json"
 

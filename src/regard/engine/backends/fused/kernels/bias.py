@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from regard.engine.backends.fused.kernels.masks import allow
 from regard.engine.backends.fused.kernels.pull import pull_tile
 from regard.engine.backends.fused.kernels.tiles import load_rows
 
@@ -24,10 +23,10 @@ class Part(NamedTuple):
 
 @triton.jit
 def pull_bias(
-    q, k, v, grad, stat, means, part, score, weigh, mask, bias, noise, size, sequences, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, KIND:
-    tl.constexpr, BUCKETS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST:
-    tl.constexpr,
+    q, k, v, grad, stat, means, part, score, weigh, mask, bias, noise, size, sequences, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    KIND: tl.constexpr, BUCKETS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    FAST: tl.constexpr,
 ):  # fmt: skip
     """`KIND` dense sums tiles as they are; slopes and buckets sum a block of rows to one number, or one for a bucket.
 
@@ -45,31 +44,29 @@ def pull_bias(
     )
     total = tl.zeros([ROWS, KEYS], tl.float32)
     sums = tl.zeros([BUCKETS], tl.float32)
-    for tb in range(tl.where(part.b > 1, 1, sequences)):
-        for th in range(tl.where(part.h > 1, 1, size.heads)):
-            b, h = sequence + tb, head + th
-            for ti in range(tl.where(part.i > 1, 1, tl.cdiv(size.n, ROWS))):
-                for tj in range(tl.where(part.j > 1, 1, tl.cdiv(size.m, KEYS))):
-                    block, other = row + ti, column + tj
-                    i = block * ROWS + tl.arange(0, ROWS)[:, None]
-                    j = other * KEYS + tl.arange(0, KEYS)[None, :]
-                    if tl.max(tl.where(allow(mask, b, h, i, j, size.n, size.m), 1, 0)) > 0:
-                        dscores = _pull(
-                            q, k, v, grad, stat, means, b, h, i, block * ROWS, other * KEYS, score, weigh, mask, bias,
-                            noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST,
-                        )  # fmt: skip
-                        if KIND == "dense":
-                            total += dscores
-                        elif KIND == "slopes":
-                            total -= dscores * tl.abs(i + part.place - j).to(tl.float32)
-                        else:
-                            bucket = tl.load(
-                                part.buckets + (j - i + size.n - 1), mask=(i < size.n) & (j < size.m), other=-1
-                            )
-                            least = tl.min(tl.where(bucket < 0, 2147483647, bucket))
-                            for t in range(least, tl.max(bucket) + 1):
-                                share = tl.sum(tl.where(bucket == t, dscores, 0.0))
-                                sums += tl.where(tl.arange(0, BUCKETS) == t, share, 0.0)
+    heads = tl.where(part.h > 1, 1, size.heads)
+    down = tl.where(part.i > 1, 1, tl.cdiv(size.n, ROWS))
+    across = tl.where(part.j > 1, 1, tl.cdiv(size.m, KEYS))
+    # one loop for all: a compiler loads ahead in one, not in four
+    for t in range(tl.where(part.b > 1, 1, sequences) * heads * down * across):
+        b, h = sequence + t // (across * down * heads), head + t // (across * down) % heads
+        block, other = row + t // across % down, column + t % across
+        i = block * ROWS + tl.arange(0, ROWS)[:, None]
+        j = other * KEYS + tl.arange(0, KEYS)[None, :]
+        dscores = _pull(
+            q, k, v, grad, stat, means, b, h, i, block * ROWS, other * KEYS, score, weigh, mask, bias, noise, size, d,
+            e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST,
+        )  # fmt: skip
+        if KIND == "dense":
+            total += dscores
+        elif KIND == "slopes":
+            total -= dscores * tl.abs(i + part.place - j).to(tl.float32)
+        else:
+            bucket = tl.load(part.buckets + (j - i + size.n - 1), mask=(i < size.n) & (j < size.m), other=-1)
+            least = tl.min(tl.where(bucket < 0, 2147483647, bucket))
+            for at_bucket in range(least, tl.max(bucket) + 1):
+                share = tl.sum(tl.where(bucket == at_bucket, dscores, 0.0))
+                sums += tl.where(tl.arange(0, BUCKETS) == at_bucket, share, 0.0)
     if KIND == "dense":
         i = row * ROWS + tl.arange(0, ROWS)[:, None]
         j = column * KEYS + tl.arange(0, KEYS)[None, :]
@@ -87,9 +84,9 @@ def pull_bias(
 
 @triton.jit
 def _pull(
-    q, k, v, grad, stat, means, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
-    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    q, k, v, grad, stat, means, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     g = h // size.group
     row = (b * size.heads + h).to(tl.int64) * size.n + i

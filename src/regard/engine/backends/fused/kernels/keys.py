@@ -11,9 +11,9 @@ from regard.engine.backends.fused.kernels.tiles import find_features, find_rows,
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
-    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -23,10 +23,9 @@ def pull_keys(
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
-    limit = size.m
     if HEAL:
-        limit = tl.where(tl.load(flags + tl.program_id(0)) != 0, size.m, 0)
-        stop = tl.where(limit > 0, stop, start)
+        if tl.load(flags + tl.program_id(0)) == 0:
+            return
         whole_start, whole_stop = start, start
     key, acc = 0.0, 0.0
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
@@ -37,7 +36,7 @@ def pull_keys(
     else:
         total = tl.zeros([E, KEYS], tl.float32)
         if HEAL:
-            clear_features(features, b, g, heads, own, limit, size.m, d)
+            clear_features(features, b, g, heads, own, size.m, d)
     if E == 1:
         value = tl.load(find_rows(v, b, g) + own.to(tl.int64) * v.i, mask=own < size.m, other=0.0).to(tl.float32)
     else:
@@ -74,10 +73,10 @@ def pull_keys(
                     bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
     if SCORE == "dot":
-        store_rows(acc * score.slope, dk, b, g, block * KEYS, limit, d, KEYS, D)
+        store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
     else:
         total = tl.trans(total)
-    store_rows(total, dv, b, g, block * KEYS, limit, e, KEYS, E)
+    store_rows(total, dv, b, g, block * KEYS, size.m, e, KEYS, E)
     if flags is not None and not HEAL:
         past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
         ill = tl.max(tl.where(past | (tl.abs(total) < float("inf")), 0, 1))
@@ -92,9 +91,9 @@ def pull_keys(
 @triton.jit
 def _gather(
     acc, total, key, value, q, grad, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
-    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST:
-    tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
+    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of queries."""
     i = start + tl.arange(0, ROWS)

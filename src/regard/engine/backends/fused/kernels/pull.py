@@ -30,9 +30,10 @@ class Features(NamedTuple):
 
 @triton.jit
 def pull_tile(
-    q, k, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr, SCORE:
-    tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr, near=False,
+    q, k, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
+    near=False,
 ):  # fmt: skip
     """Which pairs meet, scores, weights after dropout, their gradient, and the scores' without bias and with it.
 
@@ -88,9 +89,9 @@ def pull_tile(
 
 @triton.jit
 def add_features(
-    features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score, d:
-    tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr, CHECK:
-    tl.constexpr, near,
+    features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score,
+    d: tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr,
+    CHECK: tl.constexpr, near,
 ):  # fmt: skip
     """Add a tile's part to the gradients of the features of those positions that lie along its second axis.
 
@@ -194,14 +195,14 @@ def _add(at, share, own, count):
 
 
 @triton.jit
-def clear_features(features, b, h, heads, own, limit, count, d: tl.constexpr):
-    """Zeros again, for positions below `limit`."""
+def clear_features(features, b, h, heads, own, count, d: tl.constexpr):
+    """Zeros again."""
     for f in range(d):
         at = find_features(features.rows, b, h, heads, count, d) + f * count + own
-        tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < limit)
+        tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < count)
         if features.weights is not None:
             at = find_features(features.weights, b, h, heads, count, d) + f * count + own
-            tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < limit)
+            tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < count)
 
 
 @triton.jit

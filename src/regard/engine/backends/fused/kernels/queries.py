@@ -25,9 +25,9 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
-    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles lie as in the forward kernel. Entmax first takes its own mean of the gradient, and leaves it in `means`."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -36,10 +36,9 @@ def pull_queries(
     h = tl.program_id(0) // blocks % size.heads
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
-    limit = size.n
     if HEAL:
-        limit = tl.where(tl.load(flags + tl.program_id(0)) != 0, size.n, 0)
-        stop = tl.where(limit > 0, stop, start)
+        if tl.load(flags + tl.program_id(0)) == 0:
+            return
         whole_start, whole_stop = start, start
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
@@ -80,7 +79,7 @@ def pull_queries(
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
 
     if HEAL and SCORE != "dot":
-        clear_features(features, b, h, size.heads, i, limit, size.n, d)
+        clear_features(features, b, h, size.heads, i, size.n, d)
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             acc = _gather(
@@ -106,7 +105,7 @@ def pull_queries(
                 noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if SCORE == "dot":
-        store_rows(acc * score.slope, dq, b, h, block * ROWS, limit, d, ROWS, D)
+        store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
         if flags is not None and not HEAL:
             past = i >= size.n
             tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
@@ -135,10 +134,10 @@ def _load(
 
 @triton.jit
 def _gather(
-    acc, query, dout, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size, d:
-    tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
-    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL:
-    tl.constexpr, CHECK: tl.constexpr,
+    acc, query, dout, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0

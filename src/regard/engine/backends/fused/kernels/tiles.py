@@ -78,8 +78,9 @@ def multiply(one, other, PRECISION: tl.constexpr):
 
 @triton.jit
 def score_tile(
-    q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr, TALL:
-    tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr, near=False,
+    q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
+    near=False,
 ):  # fmt: skip
     """Scores without bias and with it. A dot product multiplies q with k as they come; features load what they need."""
     if SCORE == "dot":
@@ -93,8 +94,8 @@ def score_tile(
 
 @triton.jit
 def mix(
-    acc, weights, allowed, block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH:
-    tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, HEAL: tl.constexpr,
+    acc, weights, allowed, block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr,
+    WIDTH: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """`acc` plus the block's rows weighted and summed along `AXIS` of the weights.
 
