@@ -55,6 +55,13 @@ class Job:
         return self.value.dtype != torch.float32
 
     @property
+    def precision(self) -> str:
+        """How matrices are multiplied: float32 by three products of its parts, which lose no more than float32 does."""
+        if IS_INTERPRETED:
+            return "ieee"
+        return "tf32" if self.is_half else "tf32x3"
+
+    @property
     def weigh_kind(self) -> str:
         return "softmax32" if self.recipe.weigh == "softmax" and not self.is_half else self.recipe.weigh
 
@@ -181,20 +188,16 @@ class Job:
         return {
             "d": d, "e": e, "SCORE": self.recipe.score, "WEIGH": self.weigh_kind, "UNIT": self.unit,
             "D": max(16, triton.next_power_of_2(d)), "E": max(least_e, triton.next_power_of_2(e)),
-            "PRECISION": "tf32" if self.is_half and not IS_INTERPRETED else "ieee", "FAST": not IS_INTERPRETED,
+            "PRECISION": self.precision, "FAST": not IS_INTERPRETED,
         }  # fmt: skip
 
     def pick(self, kernel: str, launch: Callable[[Shape], Any]) -> Shape:
         """The shape of a kernel, no longer than the call: few queries need no long block."""
-        width = max(self.query.shape[-1], self.value.shape[-1])
-        shape = pick(kernel, self.recipe, self.is_half, width, self.query.device, launch)
+        d, e = self.query.shape[-1], self.value.shape[-1]
+        shape = pick(kernel, self.recipe, self.is_half, (min(d, e), max(d, e)), self.query.device, launch)
         sides = (max(16, triton.next_power_of_2(x.shape[2])) for x in (self.query, self.key))
         rows, keys = (min(most, side) for most, side in zip((shape.rows, shape.keys), sides, strict=True))
         return replace(shape, rows=rows, keys=keys)
-
-    def find_axis(self, shape: Shape) -> int:
-        """Along which axis of a forward tile its keys lie: threads take the longer side of features."""
-        return 1 if self.recipe.is_dot or shape.keys > shape.rows else 0
 
     def make_flags(self, count: int) -> Tensor | None:
         """Room for a word from each program whether it met NaN or infinity, where a mask may hide some."""

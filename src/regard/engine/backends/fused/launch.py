@@ -19,10 +19,13 @@ from regard.engine.backends.fused.shapes import Shape
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
-    """The output, and the rows' statistic where a backward pass will need it."""
+    """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
     b, h, n, _ = job.query.shape
     device = job.query.device
-    out = torch.empty(b, h, n, job.value.shape[-1], dtype=job.value.dtype, device=device)
+    dtype = job.value.dtype
+    if keeps and job.recipe.keeps_exact(dtype):
+        dtype = torch.float32
+    out = torch.empty(b, h, n, job.value.shape[-1], dtype=dtype, device=device)
     solves = job.recipe.solves
     stat = torch.empty(2, b, h, n, device=device) if solves or (keeps and job.recipe.keeps_rows) else None
     constants = job.constants
@@ -32,7 +35,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
         needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
         solve_rows[(job.count * triton.cdiv(n, shape.rows),)](
             *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,
-            KEYS=shape.keys, AXIS=job.find_axis(shape), **shape.options,
+            KEYS=shape.keys, **shape.options,
         )  # fmt: skip
 
     recipe = job.recipe
@@ -44,7 +47,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
         for heal in job.list_passes():
             attend_forward[(grid,)](
                 *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
-                **constants, FOLD=folds, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal, AXIS=job.find_axis(shape),
+                **constants, FOLD=folds, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal,
                 **shape.options,
             )  # fmt: skip
 
@@ -174,5 +177,5 @@ def _pull_bias(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None
     made = pull(job.pick("bias", pull))
     if kind == "dense":
         return made
-    total = made.sum(1)[:, : bias.shape[1]]
-    return total.flatten() if kind == "slopes" else total
+    total = made.sum(1)
+    return total.flatten() if kind == "slopes" else total[:, : bias.shape[1]]

@@ -20,7 +20,7 @@ def attend_fused(order: Order, seed: int, keeps: bool) -> Tensor:
     o = order
     marks = list(o.marks.values())
     out: Tensor
-    out, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, str(o.recipe), seed, keeps)
+    out, _, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, str(o.recipe), seed, keeps)
     return out
 
 
@@ -28,21 +28,26 @@ def attend_fused(order: Order, seed: int, keeps: bool) -> Tensor:
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
     marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The output, the rows' statistic and the output in float32, where they are kept."""
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seed)
     out, stat = run_forward(job, keeps)
-    return out, value.new_empty(0, dtype=torch.float32) if stat is None else stat
+    none = value.new_empty(0, dtype=torch.float32)
+    exact = none if out.dtype == value.dtype else out
+    return out.to(value.dtype), none.clone() if stat is None else stat, exact
 
 
 @_attend.register_fake
 def _(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
     marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     b, h, n, _ = query.shape
     kept = parse(recipe)
     shape = (2, b, h, n) if kept.solves or (keeps and kept.keeps_rows) else (0,)
-    return value.new_empty(b, h, n, value.shape[-1]), value.new_empty(shape, dtype=torch.float32)
+    out = value.new_empty(b, h, n, value.shape[-1])
+    exact = out.shape if keeps and kept.keeps_exact(value.dtype) else (0,)
+    return out, value.new_empty(shape, dtype=torch.float32), value.new_empty(exact, dtype=torch.float32)
 
 
 @torch.library.custom_op("regard::attend_fused_back", mutates_args=())
@@ -79,13 +84,14 @@ def _make_job(
     return Job(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)), seed)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     query, key, value, weight, sink, bias, marks, recipe, seed, _ = inputs
     ctx.recipe, ctx.seed, ctx.num_marks = recipe, seed, len(marks)
-    ctx.save_for_backward(query, key, value, weight, sink, bias, *output, *marks)
+    out, stat, exact = output
+    ctx.save_for_backward(query, key, value, weight, sink, bias, exact if exact.numel() else out, stat, *marks)
 
 
-def _pull(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Any, ...]:
+def _pull(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
     query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
     wants = ctx.needs_input_grad
     dquery, dkey, dvalue, *rest = _attend_back(

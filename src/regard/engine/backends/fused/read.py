@@ -12,6 +12,7 @@ from regard.core import Score
 from regard.engine.backends.fused.masks import Marks, count_bytes, pack, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.call import Call
+from regard.mask import Full
 from regard.score import Additive, Concat, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
 
@@ -131,6 +132,10 @@ def _read_score(
         width = score.width if isinstance(score.width, Tensor) else torch.full((1,), score.width, device=query.device)
         width = width.reshape(1, 1).expand(1, d) if width.numel() == 1 else torch.atleast_2d(width)
         return replace(recipe, score="distance"), query, key, value, width
+    hides = not isinstance(call.mask, Full)
+    if hides:
+        query, ill_queries = _set_apart(query)
+        key, ill_keys = _set_apart(key)
     # transformed in float32, whatever the rows are
     wide: Score = score.with_tensors([t.float() for t in score.tensors])
     if isinstance(wide, Concat):
@@ -138,9 +143,26 @@ def _read_score(
             # each query head has a projection of the keys of its own
             repeats = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+            if hides:
+                ill_keys = ill_keys.repeat_interleave(repeats, 1)
         left, right, _ = wide.prepare(query.float(), key.float())
-        one = torch.ones(1, 1, device=query.device)
-        return replace(recipe, score=wide.activation), left, right, value, one
-    rows = wide.as_dot(query.float(), key.float())
-    assert rows is not None, "refuse lets only what has a kernel through"
-    return replace(recipe, scale=rows[2]), rows[0].to(query.dtype), rows[1].to(query.dtype), value, None
+        recipe = replace(recipe, score=wide.activation)
+        weight = torch.ones(1, 1, device=query.device)
+    else:
+        rows = wide.as_dot(query.float(), key.float())
+        assert rows is not None, "refuse lets only what has a kernel through"
+        left, right = rows[0].to(query.dtype), rows[1].to(query.dtype)
+        recipe, weight = replace(recipe, scale=rows[2]), None
+    if hides:
+        left, right = left.masked_fill(ill_queries, torch.nan), right.masked_fill(ill_keys, torch.nan)
+    return recipe, left, right, value, weight
+
+
+def _set_apart(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows with those that hold NaN or infinity at zero, and which these are.
+
+    What nobody sees must not reach gradients through a transformation; the kernels get NaN in its place, and show it to
+    those that see it.
+    """
+    ill = ~x.detach().isfinite().all(-1, keepdim=True)
+    return x.masked_fill(ill, 0.0), ill

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cache
 
+import torch
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -46,6 +48,14 @@ class Recipe:
     def keeps_rows(self) -> bool:
         """Whether a backward pass needs a statistic of each row."""
         return not (self.weigh.startswith("relu") or self.weigh == "sigmoid")
+
+    def keeps_exact(self, dtype: torch.dtype) -> bool:
+        """Whether a backward pass needs the output in float32.
+
+        Gradients of features are sums of score gradients, which cancel in each row: they would show how the output was
+        rounded. Those of a dot product are weighted by keys, and hide it.
+        """
+        return self.takes_means and not self.is_dot and dtype != torch.float32
 
     @property
     def takes_means(self) -> bool:

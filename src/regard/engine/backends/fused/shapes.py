@@ -26,22 +26,27 @@ class Shape:
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 
-def name_key(kernel: str, recipe: Recipe, is_half: bool, width: int) -> str:
+def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> str:
     """What a measured shape holds for.
 
-    >>> name_key("forward", Recipe("dot", "relu1", after=0), True, 100)
-    'forward dot relu1 masked half 128'
+    >>> name_key("forward", Recipe("dot", "relu1", after=0), True, 16, 100)
+    'forward dot relu1 masked half 32 128'
     """
-    step = next(w for w in (64, 128, 256, 512) if width <= w)
+    low, high = (next(w for w in (32, 64, 128, 256, 512) if size <= w) for size in (narrow, width))
     masked = "masked" if recipe.hides else "whole"
     added = f" {recipe.bias}" if recipe.bias else ""
-    return f"{kernel} {recipe.score} {recipe.weigh} {masked}{added} {'half' if is_half else 'float'} {step}"
+    return f"{kernel} {recipe.score} {recipe.weigh} {masked}{added} {'half' if is_half else 'float'} {low} {high}"
 
 
-def choose(kernel: str, recipe: Recipe, is_half: bool, width: int) -> Shape:
-    """The shape of a kernel ("forward", "solve", "queries", "keys", "bias"); `width` is the larger of d and e."""
+def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> Shape:
+    """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e."""
     if not recipe.is_dot:
+        if width == 1:
+            return _POINTS[kernel]
         return _FEATURES[kernel] if width <= 128 else _WIDE_FEATURES[kernel]
+    if narrow <= 32:
+        # Triton 3.6 multiplies wrongly on Hopper where 64 rows meet a matrix of 16 columns; 32 rows take other units
+        return Shape(64, 32, 4, 2) if kernel == "keys" else Shape(32, 32 if kernel == "bias" else 64, 4, 2)
     if not is_half:
         return _FLOAT[kernel] if width <= 64 else Shape(32, 32) if width <= 128 else Shape(16, 16)
     if width <= 64:
@@ -72,15 +77,23 @@ _MIDDLE = {
     "keys": Shape(64, 64, 4, 2),
     "bias": Shape(64, 64, 4, 1),
 }
-_FLOAT = dict.fromkeys(_NARROW, Shape(64, 64)) | {"bias": Shape(32, 32), "keys": Shape(32, 32)}
+_FLOAT = {
+    "forward": Shape(128, 64, 8, 2),
+    "solve": Shape(64, 64),
+    "queries": Shape(64, 64),
+    "keys": Shape(64, 64),
+    "bias": Shape(32, 32),
+}
 # features lie along threads: one query (key) each, with the other side of the tile in its registers
 _FEATURES = {
-    "forward": Shape(128, 32),
-    "solve": Shape(128, 32),
-    "queries": Shape(128, 32),
-    "keys": Shape(32, 128),
+    "forward": Shape(64, 32, 2, 2),
+    "solve": Shape(64, 32, 2, 2),
+    "queries": Shape(128, 64),
+    "keys": Shape(32, 32, 1),
     "bias": Shape(32, 64),
 }
+# one feature and one value, as in kernel regression
+_POINTS = _FEATURES | {"forward": Shape(128, 32), "queries": Shape(128, 32), "keys": Shape(32, 128)}
 _WIDE_FEATURES = {
     "forward": Shape(64, 16),
     "solve": Shape(64, 16),

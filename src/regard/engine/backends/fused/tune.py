@@ -39,22 +39,24 @@ _FEATURES = [(128, 32, 4, 1), (64, 32, 2, 1), (32, 32, 1, 1), (256, 32, 8, 1), (
 
 
 def pick(
-    kernel: str, recipe: Recipe, is_half: bool, width: int, device: torch.device, launch: Callable[[Shape], Any]
-) -> Shape:
+    kernel: str, recipe: Recipe, is_half: bool, widths: tuple[int, int], device: torch.device,
+    launch: Callable[[Shape], Any],
+) -> Shape:  # fmt: skip
     """The shape for a call: kept from an earlier time, or measured now where that is asked for, or the table's."""
-    key = name_key(kernel, recipe, is_half, width)
+    key, usual = name_key(kernel, recipe, is_half, *widths), choose(kernel, recipe, is_half, *widths)
     kept = recall(device).get(key)
     if kept is not None:
         return kept
     if os.environ.get("REGARD_TUNE") != "1":
-        return choose(kernel, recipe, is_half, width)
+        return usual
     _log.warning("measuring block shapes for %s", key)
     shapes = [Shape(*s) for s in (_PRODUCTS if recipe.is_dot else _FEATURES)]
     if kernel == "keys" and not recipe.is_dot:
         shapes = [Shape(s.keys, s.rows, s.warps, s.stages) for s in shapes]
-    times = {
-        shape: measure(launch, shape) for shape in dict.fromkeys([choose(kernel, recipe, is_half, width), *shapes])
-    }
+    if recipe.is_dot and widths[0] <= 32:
+        # as in `choose`
+        shapes = [shape for shape in shapes if max(shape.rows, shape.keys) <= 32]
+    times = {shape: measure(launch, shape) for shape in dict.fromkeys([usual, *shapes])}
     best = min(times, key=lambda shape: times[shape])
     remember(device, key, best)
     return best

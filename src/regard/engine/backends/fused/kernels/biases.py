@@ -25,7 +25,12 @@ def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr):
     if bias.dense is not None:
         row = bias.dense + b.to(tl.int64) * bias.dense_b + h.to(tl.int64) * bias.dense_h
         at = row + i.to(tl.int64) * bias.dense_i + j.to(tl.int64) * bias.dense_j
-        scores += tl.load(at, mask=(i < n) & (j < m), other=0.0).to(tl.float32) * UNIT
+        values = tl.load(at, mask=(i < n) & (j < m), other=0.0).to(tl.float32)
+        if UNIT > 1:
+            # the lowest number is no mask, and must not become one
+            lowest = -3.4028234663852886e38
+            values = tl.where(values < lowest, values, tl.maximum(values * UNIT, lowest))
+        scores += values
     if bias.slopes is not None:
         slope = tl.load(bias.slopes + h).to(tl.float32)
         scores -= slope * tl.abs(i + bias.place - j).to(tl.float32) * UNIT

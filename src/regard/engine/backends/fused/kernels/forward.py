@@ -23,9 +23,8 @@ def attend_forward(
     q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
     SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    AXIS: tl.constexpr,
 ):  # fmt: skip
-    """One block of queries. Keys lie along `AXIS` of a tile: the second for dot products, either for features.
+    """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
     Where `flags` is given, it says whether a block came out with NaN or infinity; to heal is to do those again.
     """
@@ -39,6 +38,7 @@ def attend_forward(
             return
         # one kind of tile does: a heal is rare, and a smaller program compiles faster
         whole_start, whole_stop = start, start
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     if AXIS == 1:
         i = i[:, None]
@@ -66,25 +66,25 @@ def attend_forward(
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             acc, peak, total = _absorb(
                 acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, AXIS, True,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if not HEAL:
         for at in range(whole_start, whole_stop, KEYS):
             acc, peak, total = _absorb(
                 acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, AXIS, False,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc, peak, total = _absorb(
                     acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d,
-                    e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, AXIS, True,
+                    e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc, peak, total = _absorb(
                 acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, AXIS, True,
+                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
 
     if WEIGH == "softmax" or WEIGH == "softmax32" or WEIGH == "sum":
@@ -116,11 +116,10 @@ def _absorb(
     acc, peak, total, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, AXIS: tl.constexpr, CHECK: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys; `CHECK` where not all of its pairs meet."""
-    TALL: tl.constexpr = ROWS if AXIS == 1 else KEYS
-    WIDE: tl.constexpr = KEYS if AXIS == 1 else ROWS
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     g = h // size.group
     j = start + tl.arange(0, KEYS)
     j = j[None, :] if AXIS == 1 else j[:, None]
@@ -140,7 +139,7 @@ def _absorb(
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST,
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
             CHECK, are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
         )  # fmt: skip
     if WEIGH == "softmax" or WEIGH == "softmax32":

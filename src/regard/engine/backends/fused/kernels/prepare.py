@@ -19,11 +19,15 @@ def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
-    """What tanh is to be made from, by the largest numbers of all blocks."""
+    """What tanh is to be made from, by the largest finite numbers of all blocks.
+
+    e^inf is the infinity that the forms can bear, but for the shared divisions, which `are_near` keeps away.
+    """
     most_of = 0.0
     for start in range(0, count, COUNT):
         at = start + tl.arange(0, COUNT)
-        most_of = tl.maximum(most_of, tl.max(tl.load(most + at, mask=at < count, other=0.0)))
+        found = tl.load(most + at, mask=at < count, other=0.0)
+        most_of = tl.maximum(most_of, tl.max(tl.where(found < float("inf"), found, 0.0)))
     # e^{2x} and its inverse stay normal numbers up to 40
     chosen = tl.where(most_of <= 40, GROWN, PLAIN)
     if not IS_HALF:

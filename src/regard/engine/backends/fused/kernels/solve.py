@@ -18,7 +18,6 @@ MOST: tl.constexpr = tl.constexpr(50)
 def solve_rows(
     q, k, stat, score, weigh, mask, bias, draws, size, d: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr,
     D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    AXIS: tl.constexpr,
 ):  # fmt: skip
     """Peak and threshold of a block of rows, or its best key."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -26,6 +25,7 @@ def solve_rows(
     b = tl.program_id(0) // blocks // size.heads
     h = tl.program_id(0) // blocks % size.heads
     start, _, _, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
     query = 0.0
@@ -35,7 +35,7 @@ def solve_rows(
     peak, best, ill = none - float("inf"), none - 1.0, none
     for at in range(start, stop, KEYS):
         scores, j = _see(
-            query, k, b, h, i, block * ROWS, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION, FAST, AXIS
+            query, k, b, h, i, block * ROWS, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION, FAST
         )
         if draws.seed is not None:
             # the largest of score + Gumbel noise is a draw from the softmax
@@ -59,7 +59,7 @@ def solve_rows(
             for at in range(start, stop, KEYS):
                 scores, j = _see(
                     query, k, b, h, i, block * ROWS, at, score, mask, bias, size, d, SCORE, D, ROWS, KEYS, PRECISION,
-                    FAST, AXIS,
+                    FAST,
                 )  # fmt: skip
                 gaps = gap(scores, peak, threshold, weigh)
                 mass += tl.sum(take_power(gaps, weigh, WEIGH), AXIS, keep_dims=True)
@@ -95,11 +95,10 @@ def solve_rows(
 @triton.jit
 def _see(
     query, k, b, h, i, first, start, score, mask, bias, size, d: tl.constexpr, SCORE: tl.constexpr, D: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, AXIS: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """A tile of scores, −inf where a pair does not meet, and its keys."""
-    TALL: tl.constexpr = ROWS if AXIS == 1 else KEYS
-    WIDE: tl.constexpr = KEYS if AXIS == 1 else ROWS
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     g = h // size.group
     j = start + tl.arange(0, KEYS)
     j = j[None, :] if AXIS == 1 else j[:, None]
@@ -113,7 +112,7 @@ def _see(
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         near = are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS)
         _, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, 1.0, TALL, WIDE, PRECISION, FAST, True,
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, 1.0, KEYS, ROWS, PRECISION, FAST, True,
             near,
         )  # fmt: skip
     return tl.where(allow(mask, b, h, i, j, size.n, size.m), scores, -float("inf")), j
