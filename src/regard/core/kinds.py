@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -49,9 +48,8 @@ class Field(NamedTuple):
     plain: frozenset[type]
 
 
-@cache
 def list_fields(cls: type) -> tuple[Field, ...]:
-    """The fields of a term class, read once: every call asks for them."""
+    """The fields of a term class."""
     hints = get_type_hints(cls)
     kinds = {f.name: tuple(_plain(hint) for hint in _parts(hints[f.name])) for f in fields(cls)}
     # whole numbers do for any number

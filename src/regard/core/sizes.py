@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -34,7 +33,7 @@ class Sizes:
     device: torch.device = torch.device("cpu")
     has_heads: bool = True
 
-    @cached_property
+    @property
     def b(self) -> int:
         return math.prod(self.lead)
 

@@ -31,9 +31,23 @@ class Term:
         """Tiny instances for the conformance suite: 2 heads, widths 3, at most 2 sequences, 5 queries, 7 keys."""
         return [cls()]
 
+    # what `_fields` found, each class its own: every call asks for it
+    _read: ClassVar[tuple[Field, ...] | None] = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._read = None
+
     @property
     def _fields(self) -> tuple[Field, ...]:
-        return list_fields(type(self))  # type: ignore[arg-type] # mypy: classes are not Hashable
+        cls = type(self)
+        if cls._read is not None:
+            return cls._read
+        if torch.compiler.is_compiling():
+            # annotations cannot be evaluated here; `read_fields` has done so for all terms of the library
+            return tuple(Field(f.name, (object,), frozenset()) for f in fields(self))
+        cls._read = list_fields(cls)
+        return cls._read
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -72,6 +86,13 @@ class Term:
     def settle(self, sizes: Sizes) -> Self:
         """The same term with what depends on the call filled in: alignment, shapes, seeds."""
         return self
+
+
+def read_fields(cls: type[Term]) -> None:
+    """Read the fields of a class and of all that were made from it so far, before a compiler asks for them."""
+    cls._read = list_fields(cls)
+    for heir in cls.__subclasses__():
+        read_fields(heir)
 
 
 def _show(value: object) -> str:

@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from regard.bias import Dense
-from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
+from regard.core import Bias, Mask, RegardError, Score, Sizes, Term, Weigh
 from regard.core.kinds import describe, misfit_kind
+from regard.core.terms import read_fields
 from regard.mask import Allowed
 from regard.score import Custom
+
+# torch.compile cannot evaluate annotations: have it done before
+read_fields(Term)
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 

@@ -41,12 +41,10 @@ def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int
 def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> Shape:
     """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e."""
     if not recipe.is_dot:
-        if width == 1:
-            return _POINTS[kernel]
         return _FEATURES[kernel] if width <= 128 else _WIDE_FEATURES[kernel]
     if narrow <= 32:
         # Triton 3.6 multiplies wrongly on Hopper where 64 rows meet a matrix of 16 columns; 32 rows take other units
-        return Shape(64, 32, 4, 2) if kernel == "keys" else Shape(32, 32 if kernel == "bias" else 64, 4, 2)
+        return Shape(32, 32)
     if not is_half:
         return _FLOAT[kernel] if width <= 64 else Shape(32, 32) if width <= 128 else Shape(16, 16)
     if width <= 64:
@@ -57,43 +55,35 @@ def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) 
             return Shape(64, 64, 4, 2) if recipe.bias else Shape(32, 64, 4, 3)
         if kernel == "keys" and not recipe.takes_means:
             return Shape(32, 128, 4, 3)
-        return _NARROW[kernel]
+        return _UP_TO_64[kernel]
     if width <= 128:
-        return _MIDDLE[kernel]
+        return _UP_TO_128[kernel]
     return Shape(64, 32, 8, 1) if width <= 256 else Shape(32, 32, 8, 1)
 
 
-_NARROW = {
+_UP_TO_64 = {
     "forward": Shape(128, 64, 4, 3),
     "solve": Shape(64, 64, 4, 3),
     "queries": Shape(128, 64, 4, 3),
     "keys": Shape(32, 128, 4, 2),
     "bias": Shape(64, 64, 4, 1),
 }
-_MIDDLE = {
+_UP_TO_128 = {
     "forward": Shape(128, 128, 8, 3),
     "solve": Shape(64, 64, 4, 2),
     "queries": Shape(128, 64, 8, 3),
     "keys": Shape(64, 64, 4, 2),
     "bias": Shape(64, 64, 4, 1),
 }
-_FLOAT = {
-    "forward": Shape(128, 64, 8, 2),
-    "solve": Shape(64, 64),
-    "queries": Shape(64, 64),
-    "keys": Shape(64, 64),
-    "bias": Shape(32, 32),
-}
+_FLOAT = dict.fromkeys(_UP_TO_64, Shape(64, 64)) | {"bias": Shape(32, 32), "keys": Shape(32, 32)}
 # features lie along threads: one query (key) each, with the other side of the tile in its registers
 _FEATURES = {
-    "forward": Shape(64, 32, 2, 2),
-    "solve": Shape(64, 32, 2, 2),
-    "queries": Shape(128, 64),
-    "keys": Shape(32, 32, 1),
+    "forward": Shape(128, 32),
+    "solve": Shape(128, 32),
+    "queries": Shape(128, 32),
+    "keys": Shape(32, 128),
     "bias": Shape(32, 64),
 }
-# one feature and one value, as in kernel regression
-_POINTS = _FEATURES | {"forward": Shape(128, 32), "queries": Shape(128, 32), "keys": Shape(32, 128)}
 _WIDE_FEATURES = {
     "forward": Shape(64, 16),
     "solve": Shape(64, 16),
