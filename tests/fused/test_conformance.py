@@ -22,8 +22,6 @@ from tests.fused.covering import choose, list_fitting, list_pairs, list_rooms
 from tests.terms import Combination, move
 
 pytest.importorskip("triton")
-# numpy, which interprets, has none: products are made of the bits as if they were integers
-needs_compiler = pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter has no bfloat16")
 CHOSEN = list(choose())
 
 
@@ -45,7 +43,7 @@ NEXT = zip(map(repr, list_rooms()["score"]), itertools.cycle(map(repr, list_room
 HALF = [next(c for c in CHOSEN if (repr(c.score), repr(c.weigh)) == pair) for pair in NEXT]
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=needs_compiler), torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("combination", HALF, ids=str)
 def test_half_precision(combination: Combination, dtype: torch.dtype):
     check_combination(combination, dtype)

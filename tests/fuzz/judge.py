@@ -32,33 +32,44 @@ ROW = 8.0
 NEAR, LOST = 64.0, 1.0
 # vector registers hold eight numbers of float32
 LANES = 8
+# numbers in a row, more or less: so few may all be exact by luck
+FEW = 64
 
 
 class _Disturb(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, noise: Noise) -> Tensor:
+    def forward(ctx: Any, x: Tensor, noise: Noise, only_gradient: bool) -> Tensor:
         ctx.noise = noise
-        return noise.disturb(x)
+        return x.clone() if only_gradient else noise.disturb(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return ctx.noise.disturb(grad), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return ctx.noise.disturb(grad), None, None
 
 
 class Noise:
     """Rounding as a random event: every number marked in `oracle`, and its gradient, moves by up to half an ulp."""
 
-    def __init__(self, dtype: torch.dtype, seed: int, device: str = settings.ORACLE) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, moves_inputs: bool = True, device: str = settings.ORACLE) -> None:
         info = torch.finfo(dtype)
         # relative, and the fixed step between numbers too small to be normal
         self.unit, self.step = info.eps / 2, info.eps * info.smallest_normal
+        # products of half precision are summed up in float32
+        self.unit_of_sums = min(self.unit, torch.finfo(torch.float32).eps / 2)
         # eager code may normalise the weights, or what they summed up: try both, since they round in other places
         self.divides_last = bool(seed % 2)
+        # inputs are exact: to move them stands for what has no mark, above all the sums in backward
+        self.moves_inputs = moves_inputs
         self.generator = torch.Generator(device).manual_seed(seed)
 
     def __call__(self, x: Tensor) -> Tensor:
-        disturbed: Tensor = _Disturb.apply(x, self)
+        disturbed: Tensor = _Disturb.apply(x, self, False)
         return disturbed
+
+    def take(self, x: Tensor) -> Tensor:
+        """An input of the call."""
+        taken: Tensor = _Disturb.apply(x, self, not self.moves_inputs)
+        return taken
 
     def add_rounding_of_sum(self, product: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Each of the k sums on the way to a product rounds: by so much of what was summed up until then.
@@ -74,7 +85,7 @@ class Noise:
             spread = (left.square() @ right.square() - total / max(1, terms)).clamp(min=0)
             held = total / (3 * lanes**2) + spread * (1 / (2 * lanes) - 1 / (3 * lanes**2))
             size = (terms * held + total).sqrt()
-        return product + self.unit * size * self._draw(size)
+        return product + self.unit_of_sums * size * self._draw(size)
 
     def disturb(self, x: Tensor) -> Tensor:
         # zero rounds to zero: moved by a step, the weights of a row that sees nothing would be anything
@@ -82,6 +93,12 @@ class Noise:
 
     def _draw(self, like: Tensor) -> Tensor:
         return torch.rand(like.shape, generator=self.generator, dtype=like.dtype, device=like.device) * 2 - 1
+
+
+def score_dtype(case: Case) -> torch.dtype:
+    """What scores are exact to: kernels make a product of rows that were changed, and rounded, before."""
+    is_changed = case.score in ("bilinear", "cosine", "feature")
+    return case.dtype if is_changed and "fused" in settings.BACKENDS else compute_dtype(case)
 
 
 def compute_dtype(case: Case) -> torch.dtype:
@@ -138,7 +155,7 @@ def find_ill_posed(case: Case) -> Tensor:
         return nobody
     tensors = {at: case.canonical(at, x) for at, x in case.leaves.items()}
     scores = oracle.score(case, tensors)
-    moved = oracle.score(case, tensors, Noise(compute_dtype(case), 0))
+    moved = oracle.score(case, tensors, Noise(score_dtype(case), 0))
     shift = (moved - scores).abs().amax(-1)
     if case.weigh in ("softmax", "sigmoid", "entmax"):
         # rounding alone changes the weights by a factor: scores of 1e9 in float32 are whole hundreds
@@ -191,8 +208,13 @@ class Verdict:
         return f"{self.what}: {self.complaint or size + row}"
 
 
-def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], limit: float) -> Verdict:
-    """One tensor against float64. The worst of the finite `rivals` sets eager's own error."""
+def judge(
+    what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], limit: float, of_few: Sequence[Tensor] = ()
+) -> Verdict:
+    """One tensor against float64. The worst of the finite `rivals` sets eager's own error.
+
+    Those `of_few` count where few numbers are looked at: in rows, and in a tensor that is as small as a row.
+    """
     if got.shape != reference.shape:
         return Verdict(what, 0, 0, limit, f"shape {tuple(got.shape)}, expected {tuple(reference.shape)}")
     if not reference.isfinite().all():
@@ -206,14 +228,14 @@ def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], l
         return Verdict(what, 0, 0, limit)
     off = lambda x: torch.where(inside, (x.double() - reference).abs(), 0.0)  # noqa: E731
     error = off(got)
-    own = [off(r) for r in rivals if (r.isfinite() | ~inside).all()]
+    own, more = ([off(r) for r in some if (r.isfinite() | ~inside).all()] for some in (rivals, of_few))
     if not own:
         return Verdict(what, 0, 0, limit, "eager itself fails: nothing was tested")
     spread = torch.where(inside, (((target + 0.3) - 0.3) - target).double().abs(), 0.0)
     info = torch.finfo(got.dtype)
     size = torch.where(inside, target.double().abs(), 0.0)
 
-    def compare(measure: Callable[[Tensor], Tensor], most: Callable[[Tensor], Tensor]) -> float:
+    def compare(own: list[Tensor], measure: Callable[[Tensor], Tensor], most: Callable[[Tensor], Tensor]) -> float:
         """The largest multiple of eager's own, by one measure of errors, beyond a floor from their largest numbers."""
         # below the smallest normal number all are equally far apart
         floor = torch.minimum(2 * most(spread), info.eps * most(size).clamp(min=info.smallest_normal))
@@ -224,8 +246,8 @@ def judge(what: str, got: Tensor, reference: Tensor, rivals: Sequence[Tensor], l
     by_row = lambda x: x.amax(-1)  # noqa: E731
     return Verdict(
         what,
-        compare(torch.max, torch.max),
-        compare(lambda x: x.sum() / inside.sum(), torch.max),
+        compare([*own, *more] if got.numel() < FEW else own, torch.max, torch.max),
+        compare(own, lambda x: x.sum() / inside.sum(), torch.max),
         limit,
-        row=compare(by_row, by_row) if got.ndim > 1 and got.dtype != torch.float64 else 0.0,
+        row=compare([*own, *more], by_row, by_row) if got.ndim > 1 and got.dtype != torch.float64 else 0.0,
     )

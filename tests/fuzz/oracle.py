@@ -46,9 +46,9 @@ def _act(name: str, x: Tensor, rounded: Rounded) -> Tensor:
 
 def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
     """All scores with their bias, (b, h, n, m), before any mask."""
-    query, key = rounded(tensors["query"]), _of_heads(rounded(tensors["key"]), case.h)
+    query, key = _given(tensors["query"], rounded), _of_heads(_given(tensors["key"], rounded), case.h)
     name, facts = case.score, case.facts
-    weights = [rounded(tensors[f"score.{at}"]) for at in range(4) if f"score.{at}" in tensors]
+    weights = [_given(tensors[f"score.{at}"], rounded) for at in range(4) if f"score.{at}" in tensors]
     if name == "dot":
         scores = rounded(_product(query, key.mT, rounded) * facts["scale"])
         if facts["cap"] is not None:
@@ -74,11 +74,13 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
         left, right = rounded(functional.elu(query) + 1), rounded(functional.elu(key) + 1)
         scores = _product(left, right.mT, rounded)
     elif name == "callable":
-        scores = rounded(user_score(query, key, weights[0]))
+        wave = rounded(torch.sin(_product(rounded(query * weights[0]), key.mT, rounded)))
+        step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]).abs().mean(-1))
+        scores = user_score(query, key, weights[0]) if rounded is as_is else rounded(wave - step)
     else:
         raise AssertionError(name)
     if case.bias != "none":
-        bias = {at: rounded(t) for at, t in tensors.items() if at.startswith("bias")}
+        bias = {at: _given(t, rounded) for at, t in tensors.items() if at.startswith("bias")}
         scores = rounded(scores + write_bias(case.bias, bias, facts, case.n, case.m, scores.dtype))
     return scores
 
@@ -123,7 +125,7 @@ def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
 
 def attention(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
     """The whole call, (b, h, n, e)."""
-    value = _of_heads(rounded(tensors["value"]), case.h)
+    value = _of_heads(_given(tensors["value"], rounded), case.h)
     if case.m == 0:
         # no key at all; the sum keeps the result a function of its inputs
         return value.new_zeros(case.b, case.h, case.n, case.e) + sum(t.sum() * 0 for t in tensors.values())
@@ -167,6 +169,11 @@ def _product(left: Tensor, right: Tensor, rounded: Rounded) -> Tensor:
     return product if rounded in (as_is, exactly) else rounded.add_rounding_of_sum(product, left, right)  # type: ignore[attr-defined]
 
 
+def _given(x: Tensor, rounded: Rounded) -> Tensor:
+    """A tensor of the caller's."""
+    return x if rounded in (as_is, exactly) else rounded.take(x)  # type: ignore[attr-defined]
+
+
 def _of_heads(x: Tensor, heads: int) -> Tensor:
     """Each query head with the key head that serves its group."""
     groups = x.shape[1]
@@ -195,7 +202,7 @@ def _mass(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
         peak = hidden.amax(-1, keepdim=True).detach()
         sink = None
         if "weigh.0" in tensors:
-            sink = rounded(tensors["weigh.0"]).reshape(1, -1, 1, 1)
+            sink = _given(tensors["weigh.0"], rounded).reshape(1, -1, 1, 1)
             peak = torch.maximum(peak, sink.detach())
         peak = torch.where(peak == -torch.inf, 0.0, peak)
         mass = rounded(torch.exp(rounded(hidden - peak)))

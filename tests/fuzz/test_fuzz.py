@@ -5,6 +5,7 @@ README.md says how to make more of them, or others, and how to run one again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 
@@ -54,6 +55,23 @@ def test_error_is_within_eagers_own(index, record_property):
     for kind, ratios in means.items():
         mean = sum(ratios) / len(ratios)
         assert mean <= MEAN, f"the mean error of {kind} is {mean:.3g} times eager's own, allowed are {MEAN}"
+
+
+# every call is a second in the interpreter: a few small ones, of which each has something that the others have not
+FEW = [d for d in draw.draw_all(calls=2000) if d.dtype == "float32" and 0 < math.prod(d.sizes) <= 33 * 33][:240:10]
+
+
+@plain
+@pytest.mark.skipif(
+    settings.BACKENDS != ("reference", "tiled", "sdpa", "auto"), reason="about the calls of a plain run"
+)
+@pytest.mark.parametrize("drawn", FEW, ids=lambda d: f"{d.score}-{d.weigh}-{d.mask}-{d.bias}")
+def test_fused_in_the_interpreter(drawn):
+    pytest.importorskip("triton")
+    verdicts = list(examine(drawn, ["fused"]))
+    bad = [str(verdict) for _, verdict in verdicts if not verdict.is_good]
+    assert not bad, "\n".join([*bad, str(drawn)])
+    assert bool(verdicts) == (drawn.score != "callable" and drawn.bias != "quadratic")
 
 
 @plain

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.fuzz import draw, oracle, pairs
+from regard import RegardError
+from tests.fuzz import draw, oracle, pairs, settings
+from tests.fuzz import examine as examination
+from tests.fuzz import kinds as kinds_of
 from tests.fuzz.data import make_case
 from tests.fuzz.examine import call, examine
 from tests.fuzz.judge import GRADIENT, Noise, evaluate, find_ill_posed, judge
@@ -150,6 +154,64 @@ def test_the_oracles_gradients_are_its_differences(drawn):
     got = sum((answer[at] * along[at]).sum().item() for at in along)
     size = sum((answer[at] * along[at]).abs().sum().item() for at in along)
     assert abs(got - wanted) <= 1e-5 * (1 + size)
+
+
+def test_calls_of_one_kind_are_alike_to_a_compiler():
+    kinds, shards = 3, 4
+    for first in range(kinds):
+        calls = [kinds_of.draw_call(7, 2 + shards * (first + kinds * at), kinds, shards) for at in range(30)]
+        assert len({replace(c, n=0, m=0, family="", budget=0, seed=0) for c in calls}) == 1
+        cases = [make_case(c) for c in calls]
+        for at in ("h", "g", "d", "c", "e", "dtype", "repeats", "facts"):
+            if at == "facts":
+                floats = [{k: v for k, v in c.facts.items() if isinstance(v, float)} for c in cases]
+                assert len({str(x) for x in floats}) == 1
+            else:
+                assert len({str(getattr(c, at)) for c in cases}) == 1
+        assert len({(c.n % 16, c.m % 16) for c in cases}) == 1
+        assert len({(c.n, c.m) for c in cases}) > 5 or calls[0].is_picture
+
+
+def test_kinds_bring_names_together():
+    kinds = kinds_of.draw_kinds(7, 160)
+    met = {(k.score, k.weigh) for k in kinds}
+    every = set(itertools.product(kinds_of.list_names("score"), kinds_of.list_names("weigh")))
+    assert len(every & met) > 0.75 * len(every)
+    for axis in kinds_of.FIXED:
+        assert {getattr(k, axis) for k in kinds} == set(kinds_of.list_names(axis))
+
+
+def test_a_number_means_one_call(monkeypatch):
+    assert draw.draw_one(123) == draw.draw_all(calls=2000)[123]
+    monkeypatch.setattr(settings, "KINDS", 5)
+    seen = []
+    for at in range(8):
+        monkeypatch.setattr(settings, "SHARD", (at, 8))
+        seen += [number for index in range(draw.PARTS) for number, _ in draw.part(index)]
+    assert sorted(seen) == list(range(draw.CALLS))
+    monkeypatch.setattr(settings, "SHARD", (3, 8))
+    assert draw.draw_one(123) == kinds_of.draw_call(draw.SEED, 123, 5, 8)
+
+
+@pytest.mark.parametrize("text", ["0/8", "9/8"])
+def test_shards_are_counted_from_one(text):
+    with pytest.raises(ValueError, match="goes from 1/8 to 8/8"):
+        settings.read_shard(text)
+
+
+def test_only_a_known_refusal_is_none(monkeypatch):
+    drawn = next(d for d in draw.draw_all(calls=2000) if d.score == "dot" and d.bias == "none" and 0 not in d.sizes)
+
+    def refuse(*args, **options):
+        raise RegardError("no")
+
+    monkeypatch.setattr(examination, "attend", refuse)
+    case = make_case(replace(drawn, dtype="float32"))
+    assert call(case, "sdpa") is None
+    for backend in ("fused", "tiled", "auto", "reference"):
+        with pytest.raises(RegardError):
+            call(case, backend)
+    assert call(make_case(replace(drawn, dtype="float64")), "fused") is None
 
 
 def test_the_oracles_entmax_is_the_published_one():

@@ -40,7 +40,7 @@ def check(terms, dtype, sizes):
     compiled = torch.compile(layer, fullgraph=True)
     for n, m in sizes:
         rows = [move(x, DEVICE) for x in make((2, 2, n, 8), (2, 2, m, 8), (2, 2, m, 8), dtype=dtype)]
-        assert_all_near(run(compiled, rows), run(layer, rows), units=8, where=f" at {n}×{m}")
+        assert_all_near(run(compiled, rows), run(layer, rows), units=4, where=f" at {n}×{m}")
 
 
 @pytest.mark.parametrize("name", TERMS)
