@@ -49,6 +49,10 @@ def attend_forward(
         acc = tl.zeros([E, ROWS], tl.float32)
         total = tl.zeros([1, ROWS], tl.float32)
     peak = total - float("inf")
+    # what the sums lost by rounding, in float32
+    lost, missed = 0.0, 0.0
+    if PRECISION != "tf32":
+        lost, missed = acc, total
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     if WEIGH == "softmax" or WEIGH == "softmax32":
         if weigh.sink is not None:
@@ -64,27 +68,27 @@ def attend_forward(
 
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
-            acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            acc, peak, total, lost, missed = _absorb(
+                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if not HEAL:
         for at in range(whole_start, whole_stop, KEYS):
-            acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+            acc, peak, total, lost, missed = _absorb(
+                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
-                acc, peak, total = _absorb(
-                    acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d,
-                    e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                acc, peak, total, lost, missed = _absorb(
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
-            acc, peak, total = _absorb(
-                acc, peak, total, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise, size, d, e,
-                SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+            acc, peak, total, lost, missed = _absorb(
+                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
 
     if WEIGH == "softmax" or WEIGH == "softmax32" or WEIGH == "sum":
@@ -113,10 +117,10 @@ def attend_forward(
 
 @triton.jit
 def _absorb(
-    acc, peak, total, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    acc, peak, total, lost, missed, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr,
+    D: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys; `CHECK` where not all of its pairs meet."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
@@ -156,7 +160,9 @@ def _absorb(
         else:
             weights = tl.exp2(scores - base)
         decay = tl.exp2(peak - base)
-        total = total * decay + tl.sum(weights, AXIS, keep_dims=True)
+        if PRECISION != "tf32":
+            lost, missed = lost * decay, missed * decay
+        total, missed = _add(total * decay, missed, tl.sum(weights, AXIS, keep_dims=True), PRECISION)
         acc = acc * decay
         peak = risen
     else:
@@ -164,16 +170,37 @@ def _absorb(
         if CHECK:
             weights = tl.where(allowed, weights, 0.0)
         if WEIGH == "sum":
-            total += tl.sum(weights, AXIS, keep_dims=True)
+            total, missed = _add(total, missed, tl.sum(weights, AXIS, keep_dims=True), PRECISION)
     if noise.seed is not None:
         weights = weights * keep(noise, b, h, i, j)
     if E == 1:
         value = tl.load(find_rows(v, b, g) + j.to(tl.int64) * v.i, mask=j < size.m, other=0.0).to(tl.float32)
+        shares = weights * value
         if HEAL:
-            acc += tl.sum(tl.where(allowed, weights * value, 0.0), AXIS, keep_dims=True)
-        else:
-            acc += tl.sum(weights * value, AXIS, keep_dims=True)
+            shares = tl.where(allowed, shares, 0.0)
+        acc, lost = _add(acc, lost, tl.sum(shares, AXIS, keep_dims=True), PRECISION)
     else:
         value = load_rows(v, b, g, start, size.m, e, KEYS, E, CHECK)
-        acc = mix(acc, weights, allowed, value, v, b, g, start, size.m, e, KEYS, E, AXIS, PRECISION, HEAL)
-    return acc, peak, total
+        before = acc if PRECISION == "tf32" else tl.zeros(acc.shape, tl.float32)
+        after = mix(before, weights, allowed, value, v, b, g, start, size.m, e, KEYS, E, AXIS, PRECISION, HEAL)
+        if PRECISION == "tf32":
+            acc = after
+        else:
+            acc, lost = _add(acc, lost, after, PRECISION)
+    return acc, peak, total, lost, missed
+
+
+@triton.jit
+def _add(total, lost, share, PRECISION: tl.constexpr):
+    """A sum and what it lost by rounding, which goes into the next one; half precision does not feel it.
+
+    Thousands of tiles added one by one would otherwise lose what a sum by pairs, as in eager code, keeps.
+    """
+    if PRECISION == "tf32":
+        return total + share, lost
+    else:
+        share -= lost
+        risen = total + share
+        # infinity less infinity would be NaN
+        lost = tl.where(tl.abs(risen) < float("inf"), (risen - total) - share, 0.0)
+        return risen, lost
