@@ -23,7 +23,8 @@ def read_shard(text: str) -> tuple[int, int]:
 SEED = int(read("SEED", "20240607"))
 CALLS = int(read("CALLS", "2000"))
 DEVICE = read("DEVICE", "cpu")
-BACKENDS = tuple(read("BACKENDS", "reference,tiled,sdpa,auto").split(","))
+ALL = "reference,tiled,sdpa,auto"
+BACKENDS = tuple(read("BACKENDS", ALL).split(","))
 # which of so many processes this is, the first being 0; each has every so-manieth call
 SHARD = read_shard(read("SHARD", "1/1"))
 # how many choices of all that a kernel is compiled for, in each process; zero: every call chooses anew
@@ -34,6 +35,7 @@ SECONDS = float(read("SECONDS", "inf"))
 ORACLE = read("ORACLE", DEVICE)
 
 ON_GPU = DEVICE != "cpu"
+IS_PLAIN = not ON_GPU and not KINDS and read("BACKENDS", ALL) == ALL
 
 
 def show() -> str:

@@ -22,7 +22,7 @@ from tests.fuzz.publish import PROPERTY, Tally
 AXES = ("dtype", "layout", "family", "mask", "bias", "ndim")
 START = time.monotonic()
 # what a run with other calls or backends says nothing about
-plain = pytest.mark.skipif(settings.ON_GPU or settings.KINDS > 0, reason="about the calls of a plain run")
+plain = pytest.mark.skipif(not settings.IS_PLAIN, reason="about the calls of a plain run")
 
 
 @pytest.mark.parametrize("index", range(draw.PARTS))
@@ -62,9 +62,6 @@ FEW = [d for d in draw.draw_all(calls=2000) if d.dtype == "float32" and 0 < math
 
 
 @plain
-@pytest.mark.skipif(
-    settings.BACKENDS != ("reference", "tiled", "sdpa", "auto"), reason="about the calls of a plain run"
-)
 @pytest.mark.parametrize("drawn", FEW, ids=lambda d: f"{d.score}-{d.weigh}-{d.mask}-{d.bias}")
 def test_fused_in_the_interpreter(drawn):
     pytest.importorskip("triton")
