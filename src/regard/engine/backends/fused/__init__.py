@@ -67,5 +67,5 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     from regard.engine.backends.fused.ops import attend_fused
 
     order = read(call, query, key, value)
-    seed = call.weigh.seed if isinstance(call.weigh, Hard) and call.weigh.seed is not None else call.seed
-    return attend_fused(order, seed, keeps=call.needs_grad)
+    drawn = call.weigh.seed if isinstance(call.weigh, Hard) else None
+    return attend_fused(order, (call.seed, drawn or 0), keeps=call.needs_grad)

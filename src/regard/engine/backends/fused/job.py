@@ -49,6 +49,7 @@ class Job:
     bias: Tensor | None
     marks: dict[str, Tensor]
     seed: int
+    draw_seed: int
 
     @property
     def is_half(self) -> bool:

@@ -31,7 +31,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     constants = job.constants
 
     def solve(shape: Shape) -> None:
-        draws = Noise(job.seed) if job.recipe.draws else Noise()
+        draws = Noise(job.draw_seed) if job.recipe.draws else Noise()
         needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
         solve_rows[(job.count * triton.cdiv(n, shape.rows),)](
             *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,

@@ -15,22 +15,22 @@ from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import parse
 
 
-def attend_fused(order: Order, seed: int, keeps: bool) -> Tensor:
-    """The output of a call; `keeps` where a gradient may be asked for."""
+def attend_fused(order: Order, seeds: tuple[int, int], keeps: bool) -> Tensor:
+    """The output of a call with seeds for dropout and draws; `keeps` where a gradient may be asked for."""
     o = order
     marks = list(o.marks.values())
     out: Tensor
-    out, _, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, str(o.recipe), seed, keeps)
+    out, _, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, str(o.recipe), seeds, keeps)
     return out
 
 
 @torch.library.custom_op("regard::attend_fused", mutates_args=())
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
-    marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
+    marks: Sequence[Tensor], recipe: str, seeds: Sequence[int], keeps: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The output, the rows' statistic and the output in float32, where they are kept."""
-    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seed)
+    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seeds)
     out, stat = run_forward(job, keeps)
     none = value.new_empty(0, dtype=torch.float32)
     exact = none if out.dtype == value.dtype else out
@@ -40,7 +40,7 @@ def _attend(
 @_attend.register_fake
 def _(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
-    marks: Sequence[Tensor], recipe: str, seed: int, keeps: bool,
+    marks: Sequence[Tensor], recipe: str, seeds: Sequence[int], keeps: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     b, h, n, _ = query.shape
     kept = parse(recipe)
@@ -53,10 +53,10 @@ def _(
 @torch.library.custom_op("regard::attend_fused_back", mutates_args=())
 def _attend_back(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
-    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seed: int,
+    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seeds: Sequence[int],
     wants_weight: bool, wants_bias: bool,
 ) -> list[Tensor]:  # fmt: skip
-    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seed)
+    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, seeds)
     grads = run_backward(job, grad, out, stat if stat.numel() else None, wants_weight, wants_bias)
     made = [grads.query, grads.key, grads.value]
     for own, given in ((grads.weight, weight), (grads.sink, sink), (grads.bias, bias)):
@@ -67,7 +67,7 @@ def _attend_back(
 @_attend_back.register_fake
 def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
-    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seed: int,
+    bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, seeds: Sequence[int],
     wants_weight: bool, wants_bias: bool,
 ) -> list[Tensor]:  # fmt: skip
     made = [x.new_empty(x.shape) for x in (query, key, value)]
@@ -78,15 +78,15 @@ def _(
 
 def _make_job(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
-    marks: Sequence[Tensor], recipe: str, seed: int,
+    marks: Sequence[Tensor], recipe: str, seeds: Sequence[int],
 ) -> Job:  # fmt: skip
     kept = parse(recipe)
-    return Job(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)), seed)
+    return Job(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)), *seeds)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    query, key, value, weight, sink, bias, marks, recipe, seed, _ = inputs
-    ctx.recipe, ctx.seed, ctx.num_marks = recipe, seed, len(marks)
+    query, key, value, weight, sink, bias, marks, recipe, seeds, _ = inputs
+    ctx.recipe, ctx.seeds, ctx.num_marks = recipe, seeds, len(marks)
     out, stat, exact = output
     ctx.save_for_backward(query, key, value, weight, sink, bias, exact if exact.numel() else out, stat, *marks)
 
@@ -95,7 +95,7 @@ def _pull(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
     query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
     wants = ctx.needs_input_grad
     dquery, dkey, dvalue, *rest = _attend_back(
-        grad, query, key, value, weight, sink, bias, marks, out, stat, ctx.recipe, ctx.seed, wants[3], wants[5]
+        grad, query, key, value, weight, sink, bias, marks, out, stat, ctx.recipe, ctx.seeds, wants[3], wants[5]
     )
     terms = [
         d if t is not None and wanted else None

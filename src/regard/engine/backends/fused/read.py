@@ -89,6 +89,9 @@ def read(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Order:
         recipe = replace(recipe, power=weigh.alpha)
     elif isinstance(weigh, Hard):
         recipe = replace(recipe, draws=weigh.how == "sample")
+    if call.sizes.dtype == torch.float16 and isinstance(weigh, Relu | Sum):
+        # weights without a bound, and their gradients, may leave the range of float16, which products would need
+        query, key, value = query.float(), key.float(), value.float()
     recipe, query, key, value, weight = _read_score(call, recipe, query, key, value)
     marks = take_apart(call.mask)
     tensors = _list_marks(call, marks)
