@@ -22,17 +22,34 @@ _PAIRS = 2**24
 
 @dataclass
 class Marks:
-    """A mask taken apart. `rest` is what has no fragment, to be packed into bits."""
+    """A mask taken apart, no tensor touched yet. `rest` is what has no fragment, to be packed into bits."""
 
     before: int | None = None
     after: int | None = None
     grid: tuple[int, int, int] | None = None
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    placed: Causal | Window | None = None
+    lengths: Lengths | None = None
+    document: Document | None = None
     rest: list[Mask] = field(default_factory=list)
 
     @property
     def bits(self) -> Mask | None:
         return reduce(And, self.rest) if self.rest else None
+
+    def list_tensors(self, sizes: Sizes) -> dict[str, Tensor]:
+        """What the kernels read, by the names that they know it by."""
+        tensors = {}
+        if self.placed is not None:
+            assert isinstance(self.placed.offset, Tensor)
+            tensors["places"] = self.placed.offset.flatten().clamp(-FAR, FAR).to(torch.int32)
+        if self.lengths is not None:
+            lengths = self.lengths.lengths.flatten(1).to(torch.int32)
+            tensors["lengths" if lengths.shape[1] == 1 else "row_lengths"] = lengths
+        if self.document is not None:
+            tensors |= _list_ends(self.document)
+        if self.bits is not None:
+            tensors["bits"] = pack(self.bits, sizes)
+        return tensors
 
 
 def take_apart(mask: Mask) -> Marks:
@@ -43,17 +60,13 @@ def take_apart(mask: Mask) -> Marks:
             continue
         if isinstance(part, Causal | Window):
             taken = _take_diagonal(marks, part)
-        elif isinstance(part, Lengths) and "lengths" not in marks.tensors:
-            lengths = part.lengths.flatten(1)
-            marks.tensors["lengths" if lengths.shape[1] == 1 else "row_lengths"] = lengths.to(torch.int32)
-            taken = True
-        elif isinstance(part, Document) and "query_ids" not in marks.tensors:
-            marks.tensors |= _list_ends(part)
-            taken = True
+        elif isinstance(part, Lengths) and marks.lengths is None:
+            marks.lengths, taken = part, True
+        elif isinstance(part, Document) and marks.document is None:
+            marks.document, taken = part, True
         elif isinstance(part, Grid) and marks.grid is None:
             rows, columns = (part.radius, part.radius) if isinstance(part.radius, int) else part.radius
-            marks.grid = (part.width, min(rows, part.height), min(columns, part.width))
-            taken = True
+            marks.grid, taken = (part.width, min(rows, part.height), min(columns, part.width)), True
         else:
             taken = False
         if not taken:
@@ -74,10 +87,10 @@ def _take_diagonal(marks: Marks, part: Causal | Window) -> bool:
     if isinstance(place, Tensor):
         if marks.after is not None:
             return False
-        marks.tensors["places"] = place.flatten().clamp(-FAR, FAR).to(torch.int32)
+        marks.placed = part
         marks.before, marks.after = None if before is None else min(before, FAR), min(after, FAR)
         return True
-    if "places" in marks.tensors:
+    if marks.placed is not None:
         return False
     # several intervals around the same diagonal make one
     afters = [after + place, *([] if marks.after is None else [marks.after])]

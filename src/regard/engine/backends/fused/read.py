@@ -9,11 +9,11 @@ from torch import Tensor
 
 from regard.bias import Alibi, Dense, Relative
 from regard.core import Score
-from regard.engine.backends.fused.masks import Marks, count_bytes, pack, take_apart
+from regard.engine.backends.fused.masks import count_bytes, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.call import Call
 from regard.mask import Full
-from regard.score import Additive, Concat, Dot, Gaussian
+from regard.score import Additive, Bilinear, Concat, Dot, Feature, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
 
 WIDEST = 512
@@ -89,21 +89,18 @@ def read(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Order:
         recipe = replace(recipe, power=weigh.alpha)
     elif isinstance(weigh, Hard):
         recipe = replace(recipe, draws=weigh.how == "sample")
-    if call.sizes.dtype == torch.float16 and isinstance(weigh, Relu | Sum):
-        # weights without a bound, and their gradients, may leave the range of float16, which products would need
+    if call.sizes.dtype == torch.float16 and (
+        isinstance(weigh, Relu | Sum) or isinstance(call.score, Bilinear | Feature)
+    ):
+        # weights and rows without a bound, and their gradients, may leave the range of float16 that products need
         query, key, value = query.float(), key.float(), value.float()
     recipe, query, key, value, weight = _read_score(call, recipe, query, key, value)
     marks = take_apart(call.mask)
-    tensors = _list_marks(call, marks)
+    tensors = marks.list_tensors(call.sizes)
     recipe, bias = _read_bias(call, recipe, tensors)
     recipe = replace(recipe, before=marks.before, after=marks.after, grid=marks.grid, marks=tuple(tensors))
     sink = weigh.sink if isinstance(weigh, Softmax) else None
     return Order(recipe, query, key, value, weight, sink, bias, tensors)
-
-
-def _list_marks(call: Call, marks: Marks) -> dict[str, Tensor]:
-    rest = marks.bits
-    return marks.tensors if rest is None else marks.tensors | {"bits": pack(rest, call.sizes)}
 
 
 def _read_bias(call: Call, recipe: Recipe, tensors: dict[str, Tensor]) -> tuple[Recipe, Tensor | None]:

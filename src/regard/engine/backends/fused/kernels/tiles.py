@@ -119,8 +119,9 @@ def mix(
             d = tl.arange(0, WIDTH)
             d = d[None, :] if AXIS == 1 else d[:, None]
             for t in range(COUNT):
-                at = find_rows(rows, b, h) + (start + t + 0 * d).to(tl.int64) * rows.i + d * rows.d
-                row = tl.load(at, mask=(start + t < count) & (d < width), other=0.0).to(tl.float32)
+                i = start + t + 0 * d
+                at = find_rows(rows, b, h) + i.to(tl.int64) * rows.i + d * rows.d
+                row = tl.load(at, mask=(i < count) & (d < width), other=0.0).to(tl.float32)
                 weight = tl.sum(tl.where(place == t, weights, 0.0), AXIS, keep_dims=True)
                 seen = tl.sum(tl.where((place == t) & allowed, 1, 0), AXIS, keep_dims=True) > 0
                 acc += tl.where(seen & (tl.abs(row) < float("inf")), 0.0, tl.where(seen, weight * row, 0.0))
