@@ -1,0 +1,92 @@
+"""Faults of the Triton kernels, which the tests see in its interpreter."""
+
+from tools.faults.fault import Fault
+
+KERNELS = "engine/backends/fused/kernels"
+
+FUSED = [
+    Fault(
+        f"{KERNELS}/masks.py",
+        "allowed = allowed & (ahead <= mask.after)",
+        "allowed = allowed & (ahead < mask.after)",
+        "fused: the diagonal itself is hidden",
+    ),
+    Fault(
+        f"{KERNELS}/masks.py",
+        "whole_stop = tl.minimum(whole_stop, i0 + place + mask.after + 1)",
+        "whole_stop = tl.minimum(whole_stop, i1 + place + mask.after + 1)",
+        "fused: tiles on the diagonal count as whole",
+    ),
+    Fault(
+        f"{KERNELS}/masks.py",
+        "start = tl.maximum(start, j0 - place - mask.after)",
+        "start = tl.maximum(start, j1 - place - mask.after)",
+        "fused: keys miss the first queries that see them",
+    ),
+    Fault(
+        f"{KERNELS}/forward.py",
+        "    if AXIS == 0:\n        acc = tl.trans(acc)",
+        "    if AXIS == 0:\n        acc = tl.trans(acc) * 1.001",
+        "fused: the outputs of feature scores are off by a thousandth",
+    ),
+    Fault(
+        f"{KERNELS}/forward.py",
+        "        acc = acc * decay\n",
+        "",
+        "fused: the running output does not decay",
+    ),
+    Fault(
+        f"{KERNELS}/pull.py",
+        "        dweights = dweights * kept\n",
+        "",
+        "fused: dropout missing from the gradient of the weights",
+    ),
+    Fault(
+        f"{KERNELS}/pull.py",
+        "grads = slope_dot(dscores, plain, score, UNIT)",
+        "grads = dscores",
+        "fused: the cap missing from the gradient",
+    ),
+    Fault(
+        f"{KERNELS}/scores.py",
+        "return 1 - 2 * share, 4 * (share - share * share)",
+        "return 1 - 2 * share, 2 * (share - share * share)",
+        "fused: the slope of tanh is halved",
+    ),
+    Fault(
+        f"{KERNELS}/bits.py",
+        "row = mix(mix(mix(row) + i.to(tl.uint32)) ^ SALT)",
+        "row = mix(mix(row) + i.to(tl.uint32)) ^ SALT",
+        "fused: other random bits than the other backends",
+    ),
+    Fault(
+        f"{KERNELS}/solve.py",
+        "best = tl.where(top > peak, first.to(tl.float32), best)",
+        "best = tl.where(top >= peak, first.to(tl.float32), best)",
+        "fused: of equals in two tiles the last one wins",
+    ),
+    Fault(
+        f"{KERNELS}/keys.py",
+        "        h = g * size.group + t\n",
+        "        h = g + t\n",
+        "fused: keys meet the queries of other groups",
+    ),
+    Fault(
+        f"{KERNELS}/tiles.py",
+        'acc += tl.where(seen & (tl.abs(row) < float("inf")), 0.0, tl.where(seen, weight * row, 0.0))',
+        "acc += 0.0 * weight",
+        "fused: healing hides NaN from those who see it",
+    ),
+    Fault(
+        "engine/backends/fused/masks.py",
+        "marks.before = _near(min(befores)) if befores else None",
+        "marks.before = _near(max(befores)) if befores else None",
+        "fused: of two windows the wider one counts",
+    ),
+    Fault(
+        "engine/backends/fused/launch.py",
+        "share = share if job.is_half else share * stat[1]",
+        "share = share * stat[1]",
+        "fused: the gradient of a sink in half precision",
+    ),
+]
