@@ -56,7 +56,7 @@ def test_a_missing_kernel_is_named(monkeypatch):
 
 
 def test_a_missing_triton_is_named(monkeypatch):
-    monkeypatch.setattr(fused, "_has_triton", lambda: False)
+    monkeypatch.setattr(fused, "HAS_TRITON", False)
     with pytest.raises(RegardError) as error:
         on_cuda(backend="fused")()
     assert str(error.value) == NO_TRITON

@@ -16,7 +16,7 @@ def misfit_integers(
         return f"{name} must be integers, got {str(values.dtype).removeprefix('torch.')}."
     if values.device != device:
         return f"{name} must lie on the query's device {device}, got {values.device}."
-    if values.numel() == 0:
+    if values.numel() == 0 or (low is None and high is None):
         return None
     least, most = (int(x) for x in torch.aminmax(values))
     if low is not None and least < low:

@@ -22,7 +22,7 @@ class _Diagonal(Mask):
     def _reach(self) -> tuple[int | None, int]:
         raise NotImplementedError
 
-    @cached_property
+    @property
     def _place(self) -> int | Tensor:
         assert self.offset is not None, "settled masks have an offset"
         return self.offset
@@ -64,7 +64,8 @@ class _Diagonal(Mask):
 
     def tile(self, tile: Tile) -> Tensor:
         place = self._place
-        if isinstance(place, Tensor):
+        if isinstance(place, Tensor) or torch.compiler.is_compiling():
+            # a compiled function must not leave a pattern behind
             return self(*tile.index())
         # along the diagonal all tiles look alike: keep the last pattern
         rows, columns = len(tile.i), len(tile.j)

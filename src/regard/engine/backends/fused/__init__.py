@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from importlib.util import find_spec
 
 from torch import Tensor
@@ -19,11 +18,8 @@ from regard.weigh import Hard
 LIFTS, HEALS = False, True
 # a mask without a fragment is packed into bits; beyond this, tiles need less
 BITS_LIMIT = 64 * 2**20
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+# looked for, not imported
+HAS_TRITON = find_spec("triton") is not None
 
 
 def _is_interpreted() -> bool:
@@ -34,7 +30,7 @@ def refuse(call: Call) -> str | None:
     device = call.sizes.device
     if device.type != "cuda" and not (device.type == "cpu" and _is_interpreted()):
         return f"its kernels run on CUDA devices, not on {device.type}."
-    if not _has_triton():
+    if not HAS_TRITON:
         return "it needs the package triton."
     return find_gap(call)
 
@@ -68,4 +64,4 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
     order = read(call, query, key, value)
     drawn = call.weigh.seed if isinstance(call.weigh, Hard) else None
-    return attend_fused(order, (call.seed, drawn or 0), keeps=call.needs_grad)
+    return attend_fused(order, (call.seed, 0 if drawn is None else drawn), keeps=call.needs_grad)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The choices that a kernel is made by. It travels through torch as text, since operators take no objects."""
+    """The choices that a kernel is made by.
+
+    Operators of torch take no objects: it travels as text, `reach` and `numbers`. Those may follow the sizes of a call,
+    and torch.compile, which compiles for each text anew, would have no end of it.
+    """
 
     score: str  # "dot", "distance", or the activation of an additive score
     weigh: str
@@ -28,7 +31,20 @@ class Recipe:
     marks: tuple[str, ...] = ()  # what the tensors of a mask are
 
     def __str__(self) -> str:
-        return _write(self)
+        # by means that torch.compile can follow, which json's are not
+        options = (("before", self.before), ("after", self.after), ("cap", self.cap), ("grid", self.grid))
+        has = [name for name, x in (*options, ("draws", self.draws or None)) if x is not None]
+        return ";".join([self.score, self.weigh, self.bias or "", ",".join(has), ",".join(self.marks)])
+
+    @property
+    def reach(self) -> list[int]:
+        """Before, after, place and grid, zero where there is none."""
+        return [0 if x is None else x for x in (self.before, self.after, self.place, *(self.grid or (0, 0, 0)))]
+
+    @property
+    def numbers(self) -> list[float]:
+        """Scale, cap, power and dropout, zero where there is none."""
+        return [0.0 if x is None else float(x) for x in (self.scale, self.cap, self.power, self.dropout)]
 
     @property
     def is_dot(self) -> bool:
@@ -63,18 +79,18 @@ class Recipe:
         return self.weigh in ("softmax", "sum")
 
 
-@cache
-def _write(recipe: Recipe) -> str:
-    return json.dumps(asdict(recipe))
-
-
-@cache
-def parse(text: str) -> Recipe:
+@lru_cache(512)
+def parse(text: str, reach: tuple[int, ...] = (0,) * 6, numbers: tuple[float, ...] = (0.0,) * 4) -> Recipe:
     """
-    >>> parse(str(Recipe("dot", "softmax", marks=("lengths",)))).marks
-    ('lengths',)
+    >>> parse(str(Recipe("dot", "softmax", after=3, marks=("lengths",))), (0, 3, 0, 0, 0, 0)).after
+    3
     """
-    fields = json.loads(text)
-    fields["marks"] = tuple(fields["marks"])
-    fields["grid"] = fields["grid"] and tuple(fields["grid"])
-    return Recipe(**fields)
+    score, weigh, bias, has, marks = text.split(";")
+    options = has.split(",")
+    before, after, place, width, rows, columns = reach
+    scale, cap, power, dropout = numbers
+    return Recipe(
+        score, weigh, scale, cap if "cap" in options else None, power, before if "before" in options else None,
+        after if "after" in options else None, (width, rows, columns) if "grid" in options else None, bias or None,
+        place, dropout, "draws" in options, tuple(marks.split(",")) if marks else (),
+    )  # fmt: skip

@@ -1,0 +1,200 @@
+"""Calls within torch.compile: one graph, forward and backward, and the numbers of a call outside.
+
+"aot_eager" traces as the default backend does, and compiles nothing. Other backends than `fused` look at the numbers
+before they choose their way (engine/poison.py, sdpa.errs): there a graph breaks, and must be right all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from regard import RegardError, attend
+from regard.bias import Alibi, Relative
+from regard.core import Score
+from regard.engine.backends import fused
+from regard.mask import Causal, Document, Grid, Lengths, Window
+from regard.score import Additive, Cosine, Dot, Gaussian
+from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
+from tests.fused.against import BACKEND, DEVICE
+from tests.tolerances import assert_close
+
+pytest.importorskip("triton")
+
+Make = Callable[[Tensor, Tensor], dict[str, Any]]
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, device=DEVICE, requires_grad=True)
+
+
+def place(*numbers: int) -> Tensor:
+    return torch.tensor(numbers, device=DEVICE)
+
+
+def pull(function: Callable[..., Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
+    out = function(*leaves)
+    torch.manual_seed(1)
+    return [out.detach(), *torch.autograd.grad(out, leaves, torch.randn_like(out), allow_unused=True)]
+
+
+def check(make: Make, sizes: Sequence[tuple[int, int]], inside: bool = True, learned: Sequence[Tensor] = ()) -> int:
+    """The same as without compile at each size, in whole graphs; how many were made."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def layer(query: Tensor, key: Tensor, value: Tensor, *learned: Tensor, **given: Any) -> Tensor:
+        terms = make(*(learned or (query, key))) if inside else given
+        # something before and after, as in a model
+        return torch.tanh(attend(query * 2, key, value + 1, **terms, backend=BACKEND))
+
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    for n, m in sizes:
+        rows = [draw(1, 2, length, 4) for length in (n, m, m)]
+        leaves = [*rows, *learned]
+        given = {} if inside else make(*(learned or rows[:2]))
+        answers = [pull(partial(function, **given), leaves) for function in (compiled, layer)]
+        for one, other in zip(*answers, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                assert_close(one, other, f"at {n}×{m}")
+    return int(counter.frame_count)
+
+
+CASES: dict[str, Make] = {
+    "plain": lambda q, k: {},
+    "causal": lambda q, k: {"mask": Causal()},
+    "window": lambda q, k: {"mask": Window(3, 2), "score": Dot(cap=2.0), "weigh": Sigmoid(shift=-1.0)},
+    "both": lambda q, k: {"mask": Causal() & Window(3, 2), "weigh": Relu(power=2, scale=0.5)},
+    "either": lambda q, k: {"mask": Causal(-1) | Window(1, 1), "bias": Alibi()},
+    "grid": lambda q, k: {"mask": Grid(2, 3, radius=(1, 0)), "score": Gaussian(0.5)},
+    "lengths": lambda q, k: {"mask": Lengths(place(4)), "weigh": Entmax()},
+    "segments": lambda q, k: {"mask": Document(place(0, 0, 0, 1, 1, 2)), "score": Cosine()},
+    "tensor": lambda q, k: {"mask": torch.arange(6, device=DEVICE) % 3 == 0, "weigh": Hard()},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_graph(name):
+    assert check(CASES[name], [(6, 6)]) == 1
+
+
+LEARNED: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
+    "additive, dense": (
+        lambda weight, bias: {"score": Additive(weight), "bias": bias, "mask": Causal()},
+        (4,),
+        (2, 1, 6),
+    ),
+    "sink, relative": (lambda sink, table: {"weigh": Softmax(sink), "bias": Relative(table)}, (2,), (2, 8)),
+}
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["built inside", "built outside"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned(name, inside):
+    make, *shapes = LEARNED[name]
+    assert check(make, [(6, 6)], inside, [draw(*shape) for shape in shapes]) == 1
+
+
+MANY = [(4, 6), (5, 7), (6, 9), (6, 4)]
+
+
+def test_sizes_that_change_do_not_compile_each_time_anew():
+    # the diagonal moves with the sizes: m - n must not be a constant of the graph
+    assert check(lambda q, k: {"mask": Causal(), "bias": Relative(q.new_ones(2, 8))}, MANY) <= 2
+
+
+def test_one_query_and_keys_that_grow():
+    assert check(lambda q, k: {"mask": Window(3, 0), "bias": Alibi()}, [(1, m) for m in range(3, 6)]) <= 2
+
+
+def test_numbers_that_follow_the_sizes():
+    # torch has operators with symbolic integers, not numbers: one graph for each
+    check(lambda q, k: {"weigh": Relu(scale=1 / k.shape[-2])}, [(4, 6), (5, 7)])
+
+
+def compile_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    torch._dynamo.reset()
+    return torch.compile(function, backend="aot_eager", fullgraph=True)
+
+
+def test_dropout_and_draws_are_those_of_the_seed():
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+
+    def layer(*rows: Tensor) -> Tensor:
+        return attend(*rows, dropout=0.5, backend=BACKEND) + attend(*rows, weigh=Hard("sample"), backend=BACKEND)
+
+    made = []
+    for function in (compile_whole(layer), layer):
+        torch.manual_seed(3)
+        made.append([function(*rows), function(*rows)])
+    assert not torch.equal(*made[1])
+    for one, other in zip(*made, strict=True):
+        assert_close(one, other)
+
+
+def test_autocast_and_no_grad():
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+
+    @torch.no_grad()
+    def layer(*rows: Tensor) -> Tensor:
+        with torch.autocast(DEVICE, torch.bfloat16):
+            return attend(*rows, score=Cosine(), mask=Causal(), backend=BACKEND)
+
+    assert_close(compile_whole(layer)(*rows), layer(*rows))
+
+
+def test_auto_asks_without_a_break(monkeypatch):
+    # as on a device
+    monkeypatch.setattr(fused, "decline", lambda call: None)
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+
+    def layer(*rows: Tensor) -> Tensor:
+        return attend(*rows, weigh=Entmax(), mask=Causal())
+
+    assert_close(compile_whole(layer)(*rows), layer(*rows))
+
+
+def test_a_term_first_seen_by_the_compiler():
+    @dataclass(frozen=True, repr=False, eq=False)
+    class Scaled(Score):
+        weight: Tensor
+
+        def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+            return query * self.weight, key, 0.5
+
+    rows = [draw(1, 2, 6, 4) for _ in range(4)]
+
+    def layer(query: Tensor, key: Tensor, value: Tensor, weight: Tensor) -> Tensor:
+        return attend(query, key, value, score=Scaled(weight), backend=BACKEND)
+
+    one = pull(compile_whole(layer), rows)
+    for x, y in zip(one, pull(layer, rows), strict=True):
+        assert_close(x, y)
+
+
+@pytest.mark.parametrize("backend", ["auto", "tiled"])
+def test_backends_that_look_at_numbers_are_right_in_pieces(backend):
+    rows = [x.detach().cpu() for x in (draw(1, 2, 6, 4), draw(1, 2, 6, 4), draw(1, 2, 6, 4))]
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, backend="aot_eager")
+    options = {"mask": Lengths(torch.tensor([4])), "backend": backend}
+    assert_close(compiled(*rows, **options), attend(*rows, **options))
+
+
+@pytest.mark.parametrize("mask", [Causal(1.5), Grid(2, 2)], ids=repr)
+def test_complaints_are_the_same(mask):
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+    with pytest.raises(RegardError) as plain:
+        attend(*rows, mask=mask, backend=BACKEND)
+    torch._dynamo.reset()
+    with pytest.raises(RegardError) as compiled:
+        torch.compile(attend, backend="aot_eager")(*rows, mask=mask, backend=BACKEND)
+    assert str(plain.value) == str(compiled.value)
