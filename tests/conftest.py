@@ -13,6 +13,7 @@ from torch.utils import _device
 # a hook is found by its name; here, because the controller of xdist reads no other conftest
 from tests.counts import pytest_terminal_summary  # noqa: F401
 from tests.fuzz import publish
+from tests.fuzz.settings import read_shard
 
 # without a GPU, Triton's kernels run in its interpreter; it looks at this when it is imported, which nothing did so far
 if not torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
@@ -72,7 +73,12 @@ def pytest_configure(config: pytest.Config):
         torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+    if "REGARD_SHARD" in os.environ:
+        # one of several processes that share the tests, as 3/8
+        at, of = read_shard(os.environ["REGARD_SHARD"])
+        config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % of != at])
+        items[:] = items[at::of]
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="no CUDA device")

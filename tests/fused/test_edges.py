@@ -152,7 +152,7 @@ def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
 @pytest.mark.parametrize(
     ("mask", "score", "weigh"),
     [("full", "dot", "softmax"), ("causal", "additive", "entmax"), ("lengths", "gaussian", "sigmoid"),
-     ("allowed", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum")],
+     ("edges", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum")],
 )  # fmt: skip
 def test_nan_that_is_attended_shows(mask, score, weigh, which):
     scores = test_nan_shows.SCORES

@@ -1,7 +1,8 @@
 """Calls of few kinds: what a kernel is compiled for stays the same within one, sizes and numbers change.
 
 Triton compiles a kernel for some seconds whenever terms, dtype, widths or strides are new to it, and once more where an
-integer is one or a multiple of 16. So the sizes of a kind keep their remainder by 16.
+integer is one or a multiple of 16, or where a block is shorter because the call is. So the sizes of a kind keep their
+remainder by 16, and the power of two above them up to 128.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tests.fuzz.draw import AXES, CELLS, Draw
 FIXED = ("score", "weigh", "mask", "bias", "dtype", "layout", "ndim", "dropout", "grad")
 WITHOUT_KERNEL = ("callable", "quadratic", "float64")
 REMAINDERS = (0, 0, 1, 1, 5, 8, 15)
-# how many sixteens a size has beyond its remainder
-SIXTEENS = (0, 0, 1, 1, 2, 3, 4, 5, 8, 12, 16, 31)
+# how many sixteens a size has beyond its remainder: up to 16, 32, 64 and 128, and more
+SIXTEENS = ((0,), (1,), (2, 3), (4, 5, 6, 7), tuple(range(8, 32)))
 
 
 def list_names(axis: str) -> list[object]:
@@ -58,6 +59,7 @@ def draw_call(seed: int, number: int, kinds: int, shards: int) -> Draw:
     pool = draw_kinds(seed, kinds * shards)
     kind = pool[number % shards + shards * (number // shards % kinds)]
     dice = random.Random(f"call {seed} {number}")
-    n, m = (remainder + 16 * dice.choice(SIXTEENS) or 16 for remainder in (kind.n, kind.m))
+    blocks = random.Random(kind.kind).choices(SIXTEENS, (1, 1, 1, 2, 5), k=2)
+    n, m = (x + 16 * dice.choice(block) or 16 for x, block in zip((kind.n, kind.m), blocks, strict=True))
     family = dice.choice(AXES["family"])
     return replace(kind, n=n, m=m, family=family, budget=dice.choice(AXES["budget"]), seed=dice.getrandbits(40))  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import torch
 
 from regard import attend
 from regard.bias import Alibi, Dense, Relative
-from regard.mask import Causal, Full, Lengths, Window
-from regard.score import Additive, Cosine, Dot, Gaussian
+from regard.mask import Causal, Lengths, Window
+from regard.score import Additive, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
 from tests.incidents.plain import ON_GPU, VIEWS, assert_all_near, assert_same_bits, make, run, run_exactly, split
 from tests.terms import learned, move
@@ -36,30 +36,19 @@ TWINS = {
     "dtype": ({}, {"dtype": torch.bfloat16}),
     "strides": ({}, {"view": "widths outside"}),
     "scale": ({"score": Dot(0.2)}, {"score": Dot(0.3)}),
-    "cap or none": ({}, {"score": Dot(cap=2.0)}),
     "cap": ({"score": Dot(cap=2.0)}, {"score": Dot(cap=0.5)}),
-    "cosine scale": ({"score": Cosine(1.0)}, {"score": Cosine(4.0)}),
-    "activation": ({"score": Additive(torch.ones(8))}, {"score": Additive(torch.ones(8), "silu")}),
     "weight": ({"score": Additive(torch.ones(8))}, {"score": Additive(-torch.ones(8))}),
-    "gaussian width": ({"score": Gaussian(0.3)}, {"score": Gaussian(0.6)}),
-    "mask or none": ({"mask": Full()}, {"mask": Causal()}),
     "offset": ({"mask": Causal(20)}, {"mask": Causal(30)}),
     "window": ({"mask": Window(5, 0)}, {"mask": Window(6, 0)}),
     "lengths": ({"mask": Lengths(torch.tensor([60, 9]))}, {"mask": Lengths(torch.tensor([9, 60]))}),
-    "dropout or none": ({}, {"dropout": 0.2}),
     "dropout": ({"dropout": 0.2}, {"dropout": 0.6}),
     "seed": ({"dropout": 0.2}, {"dropout": 0.2, "seed": 4}),
-    "sink": ({"weigh": Softmax(torch.tensor(0.5))}, {"weigh": Softmax(torch.tensor(3.0))}),
     "power": ({"weigh": Relu(1)}, {"weigh": Relu(2)}),
-    "relu scale": ({"weigh": Relu(1)}, {"weigh": Relu(1, 0.5)}),
     "shift": ({"weigh": Sigmoid()}, {"weigh": Sigmoid(-1.0)}),
-    "alpha": ({"weigh": Entmax()}, {"weigh": Entmax(1.2)}),
-    "sampled or best": ({"weigh": Hard()}, {"weigh": Hard("sample", seed=5)}),
     "sample": ({"weigh": Hard("sample", seed=5)}, {"weigh": Hard("sample", seed=6)}),
     "slopes": ({"bias": Alibi()}, {"bias": Alibi(SLOPES)}),
     "slopes' offset": ({"bias": Alibi(SLOPES, offset=0)}, {"bias": Alibi(SLOPES, offset=9)}),
     "distance": ({"bias": Relative(TABLE, max_distance=9)}, {"bias": Relative(TABLE, max_distance=50)}),
-    "sides": ({"bias": Relative(TABLE, 9)}, {"bias": Relative(TABLE, 9, two_sided=False)}),
     "bias by key or head": ({"bias": Dense(torch.ones(65).cumsum(0) / 9)}, {"bias": Dense(torch.ones(4, 1, 1))}),
 }  # fmt: skip
 

@@ -113,9 +113,7 @@ def test_a_mask_written_out_beyond_32_bits(n):
     assert_near(out[0, 0, at], torch.softmax(scores, -1) @ value[0, 0].double())
 
 
-@pytest.mark.parametrize(
-    ("b", "h"), [(65_535, 1), (65_536, 1), (1, 65_536), (257, 255), (131_072, 1), (1, 131_072), (512, 256)]
-)
+@pytest.mark.parametrize(("b", "h"), [(65_535, 1), (65_536, 1), (1, 65_536), (257, 255), (131_072, 1), (1, 131_072)])
 def test_more_heads_and_sequences_than_a_grid_is_wide(b, h):
     check_many(b, h)
 
@@ -127,16 +125,14 @@ def check_many(b, h):
     assert_all_near(got, expected)
 
 
-@pytest.mark.parametrize("more", [0, 3])
-@pytest.mark.parametrize("way", ["dot", "additive"])
-def test_lengths_that_change_from_call_to_call(way, more):
-    table = torch.randn(2, 8, generator=torch.Generator().manual_seed(1))
-    terms = {
-        "dot": {"mask": Window(30, 5), "bias": Relative(table, max_distance=40)},
-        "additive": {"score": Additive(torch.ones(4)), "weigh": Sigmoid(), "mask": Causal()},
-    }[way]
-    for n in (5, 64, 3, 129, 128, 1, 65, 200, 16, 17, 5, 127, 256, 2, 64):
-        query, key, value = make((1, 2, n, 4), (1, 2, n + more, 4), (1, 2, n + more, 4))
+@pytest.mark.parametrize("terms", [
+    {"mask": Window(30, 5), "bias": Relative(torch.linspace(-1, 1, 16).view(2, 8), max_distance=40)},
+    {"score": Additive(torch.ones(4)), "weigh": Sigmoid(), "mask": Causal()},
+], ids=["dot", "additive"])  # fmt: skip
+def test_lengths_that_change_from_call_to_call(terms):
+    # a kernel made for one, for a multiple of 16 or for a short block is not for the next length
+    for n in (129, 1, 200, 64, 129):
+        query, key, value = make((1, 2, n, 4), (1, 2, n + 3, 4), (1, 2, n + 3, 4))
         got, expected = (take(query, key, value, **terms, backend=FUSED) for take in (run, run_exactly))
         assert_all_near(got, expected, units=64, where=f" at n={n}")
 
@@ -162,7 +158,7 @@ def test_no_heads_no_width_no_value():
     test_empty_axes.check_no_heads_no_width_no_value(AUTO)
 
 
-@pytest.mark.parametrize(("n", "m"), [(3, 7), (7, 3), (1, 9), (9, 1), (5, 5), (33, 129), (129, 33)])
+@pytest.mark.parametrize(("n", "m"), [(3, 7), (7, 3), (129, 300)])
 @pytest.mark.parametrize("offset", [None, 0, 2, -2, 100, -100])
 def test_the_offset_says_which_key_a_query_stands_at(offset, n, m):
     test_alignment.check_offset(offset, n, m, FUSED)

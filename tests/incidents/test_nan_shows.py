@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.mask import Causal, Full, Lengths
+from regard.mask import Causal, Edges, Full, Lengths
 from regard.score import Additive, Concat, Cosine, Dot, Feature, Gaussian
 from tests.incidents.plain import BACKENDS, WEIGHERS, make, run
 
@@ -11,13 +11,13 @@ MASKS = {
     "full": Full(),
     "causal": Causal(),
     "lengths": Lengths(torch.tensor([4, 7])),
-    "allowed": torch.arange(7) % 3 == 0,
+    "edges": Edges(torch.arange(7).repeat_interleave(3), torch.tensor([0, 3, 6]).repeat(7)),
 }
 SEES = {
     "full": lambda b, i, j: True,
     "causal": lambda b, i, j: j <= i,
     "lengths": lambda b, i, j: j < (4, 7)[b],
-    "allowed": lambda b, i, j: j % 3 == 0,
+    "edges": lambda b, i, j: j % 3 == 0,
 }
 SCORES = {
     "dot": Dot(),

@@ -27,13 +27,14 @@ def user_score(query, key):
     return torch.sin(query @ key.mT) - (query.unsqueeze(-2) - key.unsqueeze(-3)).abs().mean(-1)
 
 
+WEIGHT = torch.tensor([0.3, -1.0, 0.8, 0.1])
 SCORES = {
     "dot": Dot(),
     "capped": Dot(cap=5.0),
     "cosine": Cosine(2.0),
-    "additive": Additive(torch.tensor([0.3, -1.0, 0.8])),
-    "silu": Additive(torch.tensor([0.3, -1.0, 0.8]), activation="silu"),
-    "concat": Concat(torch.tensor([0.3, -1.0, 0.8]), torch.tensor([0.5, 0.1, -0.8])),
+    "additive": Additive(WEIGHT),
+    "silu": Additive(WEIGHT, activation="silu"),
+    "concat": Concat(WEIGHT, -WEIGHT),
     "gaussian": Gaussian(0.7),
     "function": user_score,
 }
@@ -55,7 +56,7 @@ def test_hidden_keys_values_and_queries_change_no_bit(mask, poison, backend):
 def check(mask, poison, dtype=torch.float32, heads=2, **options):
     """Poison where nobody looks changes no bit of the output nor of any gradient."""
     mask, keys, queries = MASKS[mask]
-    query, key, value = make((2, heads, N, 3), (2, 2, M, 3), (2, 2, M, 3), dtype=dtype)
+    query, key, value = make((2, heads, N, 4), (2, 2, M, 4), (2, 2, M, 4), dtype=dtype)
     clean = run(query, key, value, mask=mask, **options)
     bad = POISONS[poison]
     rows = poisoned(query, queries, bad), poisoned(key, keys, bad), poisoned(value, keys, bad)
@@ -86,7 +87,7 @@ def test_rows_that_do_not_see_the_poison_keep_their_bits(which, poison, weigh, b
 
 def check_seen(which, poison, weigh, backend):
     # under a causal mask, key 6 is seen by the queries from 6 on
-    query, key, value = make((2, 2, 9, 3), (2, 2, 9, 3), (2, 2, 9, 3))
+    query, key, value = make((2, 2, 9, 4), (2, 2, 9, 4), (2, 2, 9, 4))
     options = {"mask": Causal(), "weigh": WEIGHERS[weigh], "backend": backend}
     clean = run(query, key, value, **options)
     bad = POISONS[poison]
