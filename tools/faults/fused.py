@@ -85,8 +85,8 @@ FUSED = [
     ),
     Fault(
         "engine/backends/fused/launch.py",
-        "share = share if job.is_half else share * stat[1]",
-        "share = share * stat[1]",
-        "fused: the gradient of a sink in half precision",
+        "* LOG2E - stat[0]) * stat[1]",
+        "* LOG2E - stat[0])",
+        "fused: the gradient of a sink forgets the total",
     ),
 ]

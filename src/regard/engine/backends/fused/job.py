@@ -62,10 +62,6 @@ class Job:
             return "ieee"
         return "tf32" if self.is_half else "tf32x3"
 
-    @property
-    def weigh_kind(self) -> str:
-        return "softmax32" if self.recipe.weigh == "softmax" and not self.is_half else self.recipe.weigh
-
     @cached_property
     def unit(self) -> float:
         """Softmax scores come in powers of two."""
@@ -187,7 +183,7 @@ class Job:
         d, e = self.query.shape[-1], self.value.shape[-1]
         least_e = 1 if e == 1 and not self.recipe.is_dot else 16
         return {
-            "d": d, "e": e, "SCORE": self.recipe.score, "WEIGH": self.weigh_kind, "UNIT": self.unit,
+            "d": d, "e": e, "SCORE": self.recipe.score, "WEIGH": self.recipe.weigh, "UNIT": self.unit,
             "D": max(16, triton.next_power_of_2(d)), "E": max(least_e, triton.next_power_of_2(e)),
             "PRECISION": self.precision, "FAST": not IS_INTERPRETED,
         }  # fmt: skip

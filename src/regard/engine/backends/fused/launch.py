@@ -85,8 +85,7 @@ def run_backward(
     if job.sink is not None:
         assert stat is not None, "softmax keeps its rows"
         assert means is not None
-        share = torch.exp2(job.sink.float().reshape(-1, 1) * LOG2E - stat[0])
-        share = share if job.is_half else share * stat[1]
+        share = torch.exp2(job.sink.float().reshape(-1, 1) * LOG2E - stat[0]) * stat[1]
         grads.sink = -(share * means).sum((0, 2)).sum_to_size(job.sink.numel()).view(job.sink.shape)
     if wants_bias:
         grads.bias = _pull_bias(job, grad, stat, means)

@@ -54,7 +54,7 @@ def attend_forward(
     if PRECISION != "tf32":
         lost, missed = acc, total
     row = (b * size.heads + h).to(tl.int64) * size.n + i
-    if WEIGH == "softmax" or WEIGH == "softmax32":
+    if WEIGH == "softmax":
         if weigh.sink is not None:
             # the sink is a key that was seen before all others
             peak = total + tl.load(weigh.sink + h * weigh.sink_h).to(tl.float32) * UNIT
@@ -91,7 +91,7 @@ def attend_forward(
                 size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
 
-    if WEIGH == "softmax" or WEIGH == "softmax32" or WEIGH == "sum":
+    if WEIGH == "softmax" or WEIGH == "sum":
         if WEIGH == "sum":
             # one over a total that is no normal number would overflow: there is nothing to share
             nothing = tl.abs(total) < 1.1754943508222875e-38
@@ -100,8 +100,6 @@ def attend_forward(
         acc = tl.where(nothing, 0.0, acc / tl.where(nothing, 1.0, total))
         if stat is not None:
             share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
-            if WEIGH == "softmax":
-                peak = peak + tl.log2(tl.where(nothing, 1.0, total))
             # a weight is e^−inf = 0 where there is no mass
             peak = tl.where(nothing, float("inf"), peak)
             tl.store(stat.at + row, peak, mask=i < size.n)
@@ -146,7 +144,7 @@ def _absorb(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
             CHECK, are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
         )  # fmt: skip
-    if WEIGH == "softmax" or WEIGH == "softmax32":
+    if WEIGH == "softmax":
         if CHECK:
             scores = tl.where(allowed, scores, -float("inf"))
         if FOLD:

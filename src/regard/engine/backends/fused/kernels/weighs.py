@@ -22,8 +22,7 @@ class Weigh(NamedTuple):
 class Stat(NamedTuple):
     """Two float32 that a row is remembered by.
 
-    Softmax has its peak and 1/total (both in one where rows are half precision), entmax its peak and threshold, hard
-    attention the key.
+    Softmax has its peak and 1/total, entmax its peak and threshold, hard attention the key.
     """
 
     at: Any
@@ -40,9 +39,7 @@ def raise_to(x, power):
 def weigh_again(scores, j, one, other, weigh, KIND: tl.constexpr, FAST: tl.constexpr):
     """The weights of a tile from its scores and its rows' statistics; for entmax their roots."""
     if KIND == "softmax":
-        # half precision: peak and total in one number
-        return tl.exp2(scores - one)
-    elif KIND == "softmax32":
+        # peak and total apart: in peak + log(total) a large peak would swallow the total
         return tl.exp2(scores - one) * other
     elif KIND == "sum1":
         # before the total is known
@@ -99,7 +96,7 @@ def lean(scores, one, other, weigh, KIND: tl.constexpr):
 @triton.jit
 def slope_weights(scores, weights, grad, mean, one, other, weigh, KIND: tl.constexpr):
     """The gradient of the scores (not in UNITs) from that of the weights."""
-    if KIND == "softmax" or KIND == "softmax32":
+    if KIND == "softmax":
         return weights * (grad - mean)
     elif KIND == "sum":
         return (grad - mean) * other
