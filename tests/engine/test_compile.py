@@ -115,6 +115,10 @@ def test_one_query_and_keys_that_grow():
     assert check(lambda q, k: {"mask": Window(3, 0), "bias": Alibi()}, [(1, m) for m in range(3, 6)]) <= 2
 
 
+def test_bits_of_any_size():
+    assert check(lambda q, k: {"mask": Causal() | Window(1, 1)}, [(4, 6), (5, 7), (6, 20)]) == 2
+
+
 def test_numbers_that_follow_the_sizes():
     # torch has operators with symbolic integers, not numbers: one graph for each
     check(lambda q, k: {"weigh": Relu(scale=1 / k.shape[-2])}, [(4, 6), (5, 7)])

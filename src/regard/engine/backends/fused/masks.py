@@ -132,14 +132,24 @@ def _list_axes(mask: Mask, sizes: Sizes) -> tuple[int, int]:
 def pack(mask: Mask, sizes: Sizes) -> Tensor:
     """Any mask as (1 or b, 1 or h, n, words) int32, 32 keys a word, the first in the lowest bit."""
     b, h = _list_axes(mask, sizes)
-    words = -(-sizes.m // 32)
-    bits = torch.empty(b, h, sizes.n, words, dtype=torch.int32, device=sizes.device)
-    # the highest bit is the sign: added as it is, sums wrap around to the same 32 bits
-    values = torch.ones(32, dtype=torch.int64, device=sizes.device) << torch.arange(32, device=sizes.device)
-    step = max(1, _PAIRS // max(1, b * h * sizes.m))
-    for start in range(0, sizes.n, step):
-        tile = Tile(range(b), range(h), range(start, min(start + step, sizes.n)), range(sizes.m), sizes.device)
-        allowed = functional.pad(mask.tile(tile).expand(tile.shape), (0, words * 32 - sizes.m))
-        packed = (allowed.unflatten(-1, (words, 32)) * values).sum(-1)
-        bits[:, :, start : tile.i.stop] = torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32)
+    n, m = sizes.n, sizes.m
+    if torch.compiler.is_compiling():
+        # in one expression, which a compiler fuses; ranges of tiles would make a graph for each size
+        views = ((b, (-1, 1, 1, 1)), (h, (-1, 1, 1)), (n, (-1, 1)), (m, (-1,)))
+        index = [torch.arange(count, device=sizes.device).view(view) for count, view in views]
+        return _pack(mask(*index).expand(b, h, n, m))
+    bits = torch.empty(b, h, n, -(-m // 32), dtype=torch.int32, device=sizes.device)
+    step = max(1, _PAIRS // max(1, b * h * m))
+    for start in range(0, n, step):
+        tile = Tile(range(b), range(h), range(start, min(start + step, n)), range(m), sizes.device)
+        bits[:, :, start : tile.i.stop] = _pack(mask.tile(tile).expand(tile.shape))
     return bits
+
+
+def _pack(allowed: Tensor) -> Tensor:
+    words = -(-allowed.shape[-1] // 32)
+    allowed = functional.pad(allowed, (0, words * 32 - allowed.shape[-1]))
+    # the highest bit is the sign: added as it is, sums wrap around to the same 32 bits
+    values = torch.ones(32, dtype=torch.int64, device=allowed.device) << torch.arange(32, device=allowed.device)
+    packed = (allowed.unflatten(-1, (words, 32)) * values).sum(-1)
+    return torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32)
