@@ -26,6 +26,8 @@ LOG2E = math.log2(math.e)
 IS_INTERPRETED = triton.knobs.runtime.interpret
 # no block has more positions
 _BEHIND = 1024
+# keys of a row for which one more look at them is cheap
+_SHORT = 256
 
 
 class Noise(NamedTuple):
@@ -195,6 +197,16 @@ class Job:
         sides = (max(16, triton.next_power_of_2(x.shape[2])) for x in (self.query, self.key))
         rows, keys = (min(most, side) for most, side in zip((shape.rows, shape.keys), sides, strict=True))
         return replace(shape, rows=rows, keys=keys)
+
+    @property
+    def takes_own_means(self) -> bool:
+        """Whether rows take the mean of their weights' gradient by themselves.
+
+        Entmax must. Softmax may take output times its gradient, which rounds otherwise than the gradient does; short
+        rows can afford to be exact, and where one weight is all, nothing is left of the difference.
+        """
+        short = self.recipe.takes_means and self.key.shape[2] <= _SHORT
+        return short or self.recipe.weigh.startswith("entmax")
 
     def make_flags(self, count: int) -> Tensor | None:
         """Room for a word from each program whether it met NaN or infinity, where a mask may hide some."""

@@ -76,7 +76,7 @@ def run_backward(
     b, h, n, _ = job.query.shape
     if job.recipe.weigh.startswith("entmax") or job.recipe.takes_means:
         means = torch.empty(b, h, n, device=grad.device)
-    if job.recipe.takes_means:
+    if job.recipe.takes_means and not job.takes_own_means:
         e, width = job.constants["e"], triton.next_power_of_2(job.constants["e"])
         take_means[(job.count * triton.cdiv(n, 32),)](*job.rows(out, grad), means, job.size, e, width, 32)
     dquery, dweight = _pull_queries(job, grad, stat, means, wants_weight)
@@ -105,7 +105,7 @@ def _pull_queries(
             pull_queries[(grid,)](
                 *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, as_rows(dquery), flags, features,
                 *job.terms(), job.noise, job.size, **job.constants, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal,
-                **shape.options,
+                OWN=job.takes_own_means, **shape.options,
             )  # fmt: skip
         return features
 

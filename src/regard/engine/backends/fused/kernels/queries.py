@@ -7,7 +7,7 @@ from regard.engine.backends.fused.kernels.masks import bound_keys, meet
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
-from regard.engine.backends.fused.kernels.weighs import lean
+from regard.engine.backends.fused.kernels.weighs import lean, weigh_again
 
 
 @triton.jit
@@ -28,8 +28,9 @@ def pull_queries(
     q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    OWN: tl.constexpr,
 ):  # fmt: skip
-    """Tiles lie as in the forward kernel. Entmax first takes its own mean of the gradient, and leaves it in `means`."""
+    """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`."""
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
     b = tl.program_id(0) // blocks // size.heads
@@ -59,7 +60,7 @@ def pull_queries(
         if AXIS == 0:
             dout = tl.trans(dout)
 
-    if WEIGH == "entmax" or WEIGH == "entmax1.5" or WEIGH == "entmax2":
+    if OWN:
         top = tl.zeros([ROWS, 1], tl.float32) if AXIS == 1 else tl.zeros([1, ROWS], tl.float32)
         bottom = top
         for at in range(start, stop, KEYS):
@@ -69,10 +70,16 @@ def pull_queries(
                 query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, at, one, other, 0.0, score,
                 weigh, mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, True, near,
             )  # fmt: skip
-            share = tl.where(allowed, lean(scores, one, other, weigh, WEIGH), 0.0)
+            if WEIGH == "softmax" or WEIGH == "sum":
+                share = weigh_again(scores, i, one, other, weigh, WEIGH, FAST)
+            else:
+                share = lean(scores, one, other, weigh, WEIGH)
+            share = tl.where(allowed, share, 0.0)
             top += tl.sum(tl.where(allowed, share * dweights, 0.0), AXIS, keep_dims=True)
             bottom += tl.sum(share, AXIS, keep_dims=True)
-        mean = top / tl.where(bottom > 0, bottom, 1.0)
+        mean = top
+        if WEIGH != "softmax" and WEIGH != "sum":
+            mean = top / tl.where(bottom > 0, bottom, 1.0)
         if not HEAL:
             tl.store(means + row, mean, mask=i < size.n)
     elif means is not None:
