@@ -29,6 +29,7 @@ NO_TRITON = (
     "backend='fused' cannot take this call: it needs the package triton. Use backend='auto', or see explain(...)."
 )
 NO_SECOND = "backend='fused' has no second derivative. Use backend='tiled'."
+NO_TABLE = "{} is not a table of block shapes (Expecting value: line 1 column 1 (char 0)): delete it."
 
 
 @pytest.mark.parametrize(("message", "call"), MESSAGES, ids=[message[:60] for message, _ in MESSAGES])
@@ -53,6 +54,16 @@ def test_a_missing_kernel_is_named(monkeypatch):
     with pytest.raises(RegardError) as error:
         on_cuda()()
     assert str(error.value) == NO_FLASH
+
+
+def test_a_broken_table_of_shapes_is_named(tmp_path, monkeypatch):
+    tune = pytest.importorskip("regard.engine.backends.fused.tune")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    file = tune.find_file(torch.device("cpu"))
+    file.write_text("half a tab")
+    with pytest.raises(RegardError) as error:
+        tune.recall(torch.device("cpu"))
+    assert str(error.value) == NO_TABLE.format(file)
 
 
 def test_a_missing_triton_is_named(monkeypatch):
@@ -145,6 +156,7 @@ def test_every_message_of_the_source_is_in_the_table(text):
         NO_FLASH,
         NO_TRITON,
         NO_SECOND,
+        NO_TABLE.format("shapes.json"),
     ]
     # a refusal comes wrapped in the planner's sentence
     assert any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned), text
