@@ -103,4 +103,4 @@ def test_a_shape_without_room_is_passed_over(folder):
 
 def test_a_recipe_survives_as_text():
     recipe = Recipe("tanh", "entmax", 0.5, None, 1.3, None, -4, (7, 1, 2), "slopes", -3, 0.1, True, ("lengths", "bits"))
-    assert parse(str(recipe)) == recipe
+    assert parse(str(recipe), tuple(recipe.reach), tuple(recipe.numbers)) == recipe
