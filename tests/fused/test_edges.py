@@ -142,7 +142,8 @@ def test_empty_rows_are_zero_and_have_no_influence(kind, weigh):
 @pytest.mark.parametrize(
     ("mask", "score", "weigh"),
     [("lengths", "dot", "softmax"), ("causal", "additive", "entmax"), ("window", "gaussian", "sigmoid"),
-     ("edges", "concat", "relu"), ("document", "cosine", "sink"), ("and", "capped", "sum")],
+     ("edges", "concat", "relu"), ("document", "cosine", "sink"), ("and", "capped", "sum"),
+     ("edges", "additive", "softmax")],
 )  # fmt: skip
 def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
     test_poison.check(mask, poison, score=test_poison.SCORES[score], weigh=WEIGHERS[weigh], backend=PLACE)
@@ -152,7 +153,8 @@ def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
 @pytest.mark.parametrize(
     ("mask", "score", "weigh"),
     [("full", "dot", "softmax"), ("causal", "additive", "entmax"), ("lengths", "gaussian", "sigmoid"),
-     ("edges", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum")],
+     ("edges", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum"),
+     ("edges", "dot", "entmax 1.3")],
 )  # fmt: skip
 def test_nan_that_is_attended_shows(mask, score, weigh, which):
     scores = test_nan_shows.SCORES
