@@ -79,8 +79,8 @@ FUSED = [
     ),
     Fault(
         "engine/backends/fused/masks.py",
-        "marks.before = _near(min(befores)) if befores else None",
-        "marks.before = _near(max(befores)) if befores else None",
+        "marks.before = _near(min(back)) if back else None",
+        "marks.before = _near(max(back)) if back else None",
         "fused: of two windows the wider one counts",
     ),
     Fault(

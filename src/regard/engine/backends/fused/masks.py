@@ -93,10 +93,10 @@ def _take_diagonal(marks: Marks, part: Causal | Window) -> bool:
     if marks.placed is not None:
         return False
     # several intervals around the same diagonal make one
-    afters = [after + place, *([] if marks.after is None else [marks.after])]
-    befores = [x for x in (None if before is None else before - place, marks.before) if x is not None]
-    marks.after = _near(min(afters))
-    marks.before = _near(min(befores)) if befores else None
+    ahead = [after + place, *([] if marks.after is None else [marks.after])]
+    back = [x for x in (None if before is None else before - place, marks.before) if x is not None]
+    marks.after = _near(min(ahead))
+    marks.before = _near(min(back)) if back else None
     return True
 
 

@@ -100,10 +100,10 @@ def _pull(
     if SCORE == "dot":
         query = load_rows(q, b, h, first, size.n, d, ROWS, D, True)
         key = tl.trans(load_rows(k, b, g, start, size.m, d, KEYS, D, True))
-    dout = load_rows(grad, b, h, first, size.n, e, ROWS, E, True)
+    pulled = load_rows(grad, b, h, first, size.n, e, ROWS, E, True)
     value = tl.trans(load_rows(v, b, g, start, size.m, e, KEYS, E, True))
     _, _, _, _, _, dscores = pull_tile(
-        query, key, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
+        query, key, value, pulled, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
         WEIGH, UNIT, E, ROWS, KEYS, 1, PRECISION, FAST, True,
     )  # fmt: skip
     return dscores

@@ -110,23 +110,23 @@ def _gather(
         query = load_rows(q, b, h, start, size.n, d, ROWS, D, CHECK)
         right = tl.trans(query)
     if E == 1:
-        dout = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
-        turned = dout
+        pulled = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
+        turned = pulled
     else:
-        dout = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
-        turned = tl.trans(dout) if AXIS == 0 else dout
+        pulled = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
+        turned = tl.trans(pulled) if AXIS == 0 else pulled
     near = are_near(score, b, h, start, first, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     allowed, _, weights, _, dscores, _ = pull_tile(
         right, key, value, turned, b, h, i, first, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
         WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK, near,
     )  # fmt: skip
     if E == 1:
-        share = weights * dout
+        share = weights * pulled
         if HEAL:
             share = tl.where(allowed, share, 0.0)
         total += tl.sum(share, 0, keep_dims=True)
     else:
-        total = mix(total, weights, allowed, dout, grad, b, h, start, size.n, e, ROWS, E, 1 - AXIS, PRECISION, HEAL)
+        total = mix(total, weights, allowed, pulled, grad, b, h, start, size.n, e, ROWS, E, 1 - AXIS, PRECISION, HEAL)
     if SCORE == "dot":
         acc = mix(acc, dscores, allowed, query, q, b, h, start, size.n, d, ROWS, D, 1, PRECISION, HEAL)
     else:

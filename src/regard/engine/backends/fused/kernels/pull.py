@@ -30,7 +30,7 @@ class Features(NamedTuple):
 
 @triton.jit
 def pull_tile(
-    q, k, value, dout, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, value, pulled, b, h, i, start, one, other, mean, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr,
     KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
     near=False,
@@ -39,7 +39,7 @@ def pull_tile(
 
     Keys lie along `AXIS`.
     What is multiplied comes the right way around: a dot product of `q` and `k` (or of `k` and `q`) gives a tile, and so
-    does one of `dout` and `value`.
+    does one of `pulled` and `value`.
     """
     j = start + tl.arange(0, KEYS)
     j = j[None, :] if AXIS == 1 else j[:, None]
@@ -62,11 +62,11 @@ def pull_tile(
         )  # fmt: skip
     weights = weigh_again(scores, j, one, other, weigh, WEIGH, FAST)
     if E == 1:
-        dweights = dout * value
+        dweights = pulled * value
     elif AXIS == 1:
-        dweights = multiply(dout, value, PRECISION)
+        dweights = multiply(pulled, value, PRECISION)
     else:
-        dweights = multiply(value, dout, PRECISION)
+        dweights = multiply(value, pulled, PRECISION)
     allowed = (i < size.n) & (j < size.m)
     if CHECK:
         allowed = allow(mask, b, h, i, j, size.n, size.m)

@@ -54,11 +54,11 @@ def pull_queries(
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
         acc = tl.zeros([ROWS, D], tl.float32)
     if E == 1:
-        dout = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
+        pulled = tl.load(find_rows(grad, b, h) + i.to(tl.int64) * grad.i, mask=i < size.n, other=0.0).to(tl.float32)
     else:
-        dout = load_rows(grad, b, h, block * ROWS, size.n, e, ROWS, E, True)
+        pulled = load_rows(grad, b, h, block * ROWS, size.n, e, ROWS, E, True)
         if AXIS == 0:
-            dout = tl.trans(dout)
+            pulled = tl.trans(pulled)
 
     if OWN:
         top = tl.zeros([ROWS, 1], tl.float32) if AXIS == 1 else tl.zeros([1, ROWS], tl.float32)
@@ -67,7 +67,7 @@ def pull_queries(
             near = are_near(score, b, h, block * ROWS, at, size.heads, size.group, size.n, size.m, ROWS, KEYS)
             key, value = _load(k, v, b, g, at, size, d, e, SCORE, D, E, KEYS, True)
             allowed, scores, _, dweights, _, _ = pull_tile(
-                query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, at, one, other, 0.0, score,
+                query, tl.trans(key) if SCORE == "dot" else None, value, pulled, b, h, i, at, one, other, 0.0, score,
                 weigh, mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, True, near,
             )  # fmt: skip
             if WEIGH == "softmax" or WEIGH == "sum":
@@ -90,25 +90,25 @@ def pull_queries(
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
                 noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if not HEAL:
         for at in range(whole_start, whole_stop, KEYS):
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
                 noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
-                    acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
                     bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc = _gather(
-                acc, query, dout, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
+                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask, bias,
                 noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if SCORE == "dot":
@@ -141,7 +141,7 @@ def _load(
 
 @triton.jit
 def _gather(
-    acc, query, dout, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
+    acc, query, pulled, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
     d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
     HEAL: tl.constexpr, CHECK: tl.constexpr,
@@ -152,7 +152,7 @@ def _gather(
     near = are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     key, value = _load(k, v, b, g, start, size, d, e, SCORE, D, E, KEYS, CHECK)
     allowed, _, _, _, dscores, _ = pull_tile(
-        query, tl.trans(key) if SCORE == "dot" else None, value, dout, b, h, i, start, one, other, mean, score, weigh,
+        query, tl.trans(key) if SCORE == "dot" else None, value, pulled, b, h, i, start, one, other, mean, score, weigh,
         mask, bias, noise, size, d, SCORE, WEIGH, UNIT, E, ROWS, KEYS, AXIS, PRECISION, FAST, CHECK, near,
     )  # fmt: skip
     if SCORE == "dot":
