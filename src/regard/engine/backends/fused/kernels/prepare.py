@@ -9,12 +9,15 @@ from regard.engine.backends.fused.kernels.tiles import load_rows
 
 @triton.jit
 def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr):
-    """The largest |number| of each block, NaN left out: it shows by itself."""
+    """The largest finite |number| of each block; less than zero, by one, where it also holds infinity."""
     blocks = tl.cdiv(count, BLOCK)
     at = tl.program_id(0)
     block = load_rows(rows, at // blocks // heads, at // blocks % heads, at % blocks * BLOCK, count, d, BLOCK, D, True)
     far = tl.abs(block.to(tl.float32))
-    tl.store(most + at, tl.max(tl.where(far == far, far, 0.0)))
+    # NaN is neither: it shows by itself
+    finite = tl.max(tl.where(far < float("inf"), far, 0.0))
+    is_open = tl.max(tl.where(far == float("inf"), 1, 0)) > 0
+    tl.store(most + at, tl.where(is_open, -1.0 - finite, finite))
 
 
 @triton.jit
@@ -27,7 +30,7 @@ def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
     for start in range(0, count, COUNT):
         at = start + tl.arange(0, COUNT)
         found = tl.load(most + at, mask=at < count, other=0.0)
-        most_of = tl.maximum(most_of, tl.max(tl.where(found < float("inf"), found, 0.0)))
+        most_of = tl.maximum(most_of, tl.max(tl.where(found < 0, -1.0 - found, found)))
     # e^{2x} and its inverse stay normal numbers up to 40
     chosen = tl.where(most_of <= 40, GROWN, PLAIN)
     if not IS_HALF:

@@ -20,7 +20,7 @@ class Score(NamedTuple):
     queries: Any = None
     keys: Any = None
     form: Any = None  # what tanh is made from: GROWN, SMALL or PLAIN
-    most_queries: Any = None  # the largest |number| of each BLOCK of positions
+    most_queries: Any = None  # the largest |number| of each BLOCK of positions, as `measure_rows` has it
     most_keys: Any = None
 
 
@@ -49,7 +49,9 @@ def are_near(score, b, h, i, j, heads, group, n, m, ROWS: tl.constexpr, KEYS: tl
 def _most(most, head, start, count, COUNT: tl.constexpr):
     blocks = tl.cdiv(count, BLOCK)
     at = start // BLOCK + tl.arange(0, COUNT // BLOCK if COUNT > BLOCK else 1)
-    return tl.max(tl.load(most + head * blocks + at, mask=at < blocks, other=0.0))
+    found = tl.load(most + head * blocks + at, mask=at < blocks, other=0.0)
+    # infinity is near nothing
+    return tl.max(tl.where(found < 0, float("inf"), found))
 
 
 @triton.jit

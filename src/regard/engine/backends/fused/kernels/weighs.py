@@ -31,8 +31,8 @@ class Stat(NamedTuple):
 
 @triton.jit
 def raise_to(x, power):
-    """x^power for x ≥ 0, and 0 for 0 whatever the power."""
-    return tl.where(x > 0, tl.exp2(power * tl.log2(tl.where(x > 0, x, 1.0))), 0.0)
+    """x^power for x ≥ 0, and 0 for 0 whatever the power; NaN stays."""
+    return tl.where(x > 0, tl.exp2(power * tl.log2(tl.where(x > 0, x, 1.0))), x * 0.0)
 
 
 @triton.jit
