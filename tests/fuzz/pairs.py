@@ -67,8 +67,8 @@ def write_bias(
         return tensors["bias.0"].expand(facts["pairs"]).reshape(b, h, n, m)
     if name == "alibi":
         slopes = tensors["bias.0"] if "bias.0" in tensors else facts["slopes"].to(dtype)
-        ahead = torch.arange(m)[None, :] - (torch.arange(n)[:, None] + facts["offset"])
-        return -slopes[:, None, None] * ahead.abs().to(slopes.device, dtype)
+        keys, queries = (torch.arange(x, device=slopes.device) for x in (m, n))
+        return -slopes[:, None, None] * (keys[None, :] - (queries[:, None] + facts["offset"])).abs().to(dtype)
     if name == "relative":
         return tensors["bias.0"][:, facts["bucket"]]
     if name == "quadratic":
