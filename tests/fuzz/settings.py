@@ -39,5 +39,7 @@ IS_PLAIN = not ON_GPU and not KINDS and read("BACKENDS", ALL) == ALL
 
 
 def show() -> str:
-    """What another process needs to draw the same calls."""
-    return f"REGARD_FUZZ_SEED={SEED} REGARD_FUZZ_KINDS={KINDS} REGARD_FUZZ_SHARD={SHARD[0] + 1}/{SHARD[1]}"
+    """What another process needs to draw and judge the same calls."""
+    named = {"DEVICE": DEVICE, "BACKENDS": ",".join(BACKENDS), "SEED": SEED, "KINDS": KINDS}
+    named["SHARD"] = f"{SHARD[0] + 1}/{SHARD[1]}"
+    return " ".join(f"REGARD_FUZZ_{name}={value}" for name, value in named.items())
