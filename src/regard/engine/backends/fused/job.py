@@ -18,7 +18,7 @@ from regard.engine.backends.fused.kernels.prepare import choose_form, lay_out_fe
 from regard.engine.backends.fused.kernels.scores import BLOCK, Score
 from regard.engine.backends.fused.kernels.tiles import Rows, Size
 from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
-from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.shapes import Shape
 from regard.engine.backends.fused.tune import pick
 
@@ -39,17 +39,9 @@ class Noise(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """One call: tensors (b, heads, positions, width), what the terms hold, and the recipe."""
+class Job(Order):
+    """An order at work, with seeds for dropout and for draws: what each kernel is handed."""
 
-    recipe: Recipe
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    weight: Tensor | None
-    sink: Tensor | None
-    bias: Tensor | None
-    marks: dict[str, Tensor]
     seed: int
     draw_seed: int
 

@@ -63,7 +63,10 @@ def count_mask(call: Call) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """What the kernels are asked for: rows ready for the score, what terms learn, and the mask's tensors by name."""
+    """What the kernels are asked for: rows ready for the score, what terms learn, and the mask's tensors by name.
+
+    Rows are (b, heads, positions, width).
+    """
 
     recipe: Recipe
     query: Tensor
