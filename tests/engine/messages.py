@@ -12,11 +12,11 @@ import torch
 
 from regard import attend
 from regard.bias import Alibi, Dense, Quadratic, Relative
-from regard.core import Sizes
+from regard.core import Sizes, Weigh
 from regard.engine.call import Call
 from regard.engine.plan import plan
 from regard.mask import Allowed, Causal, Document, Edges, Full, Grid, Lengths, Window
-from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Feature, Gaussian
+from regard.score import Additive, Bilinear, Concat, Cosine, Custom, Dot, Feature, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
 
 NAN = float("nan")
@@ -57,6 +57,7 @@ def on_cuda(n: int = 5, d: int = 8, lead: int = 2, backend: str = "sdpa", **give
 
 
 SDPA = "backend='sdpa' cannot take this call: {} Use backend='auto', or see explain(...)."
+FUSED = SDPA.replace("sdpa", "fused")
 ACTIVATIONS = "'tanh', 'relu', 'sigmoid', 'gelu', 'silu', 'leaky_relu'"
 FUNCTION = (
     "a score function must return (…, i, j) for tiles (…, i, d) and (…, j, d): for query (2, 2, {i}, 3) and key"
@@ -289,8 +290,21 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
         rows(QUERY.to(META), KEY.to(META), VALUE.to(META), backend="sdpa"),
     ),
     (
-        SDPA.replace("sdpa", "fused").format("its kernels run on CUDA devices, not on meta."),
+        FUSED.format("its kernels run on CUDA devices, not on meta."),
         rows(QUERY.to(META), KEY.to(META), VALUE.to(META), backend="fused"),
+    ),
+    (FUSED.format("its kernels compute in float32, not float64."), on_cuda(backend="fused", dtype=torch.float64)),
+    (FUSED.format("its kernels take no empty axis."), on_cuda(n=0, backend="fused")),
+    (FUSED.format("its kernels take widths up to 512, got 520."), on_cuda(d=520, backend="fused")),
+    (
+        FUSED.format("its kernels count positions times features up to 2**29, got 134217728 × 8."),
+        on_cuda(n=2**27, backend="fused", score=Gaussian()),
+    ),
+    (FUSED.format("Custom has no kernel."), on_cuda(backend="fused", score=Custom(torch.add))),
+    (FUSED.format("Weigh has no kernel."), on_cuda(backend="fused", weigh=Weigh())),
+    (
+        FUSED.format("Quadratic has no kernel."),
+        on_cuda(backend="fused", bias=Quadratic(1, 5, ONES(2), ONES(2, 2))),
     ),
     (SDPA.format("Additive is not a dot product."), terms(score=Additive(ONES(3)), backend="sdpa")),
     (

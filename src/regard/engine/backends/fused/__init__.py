@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from torch import Tensor
 
-from regard.engine.backends.fused.read import count_mask, find_gap, read
+from regard.engine.backends.fused.read import count_mask, read, refuse_terms
 from regard.engine.call import Call, Cost, show_bytes
 from regard.weigh import Hard
 
@@ -32,7 +32,7 @@ def refuse(call: Call) -> str | None:
         return f"its kernels run on CUDA devices, not on {device.type}."
     if not HAS_TRITON:
         return "it needs the package triton."
-    return find_gap(call)
+    return refuse_terms(call)
 
 
 def decline(call: Call) -> str | None:

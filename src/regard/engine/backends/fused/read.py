@@ -21,8 +21,8 @@ WIDEST = 512
 MOST = 2**29
 
 
-def find_gap(call: Call) -> str | None:
-    """The first part of a call that has no kernel."""
+def refuse_terms(call: Call) -> str | None:
+    """What has no kernel: the first part of a call that is found."""
     s = call.sizes
     if s.dtype == torch.float64:
         return "its kernels compute in float32, not float64."
@@ -79,7 +79,7 @@ class Order:
 
 
 def read(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Order:
-    """A call in which `find_gap` finds none, as an order."""
+    """A call that `refuse_terms` lets through, as an order."""
     weigh = call.weigh
     name = _name_weigh(call)
     assert name is not None, "refuse lets only what has a kernel through"
