@@ -10,7 +10,7 @@ BEGUN := $(VENV)/.stamp-begun
 GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check gpu bench bench-gpu faults docs clean
+.PHONY: help demo test check gpu sanitize bench bench-gpu faults docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,10 @@ check: $(READY)  ## lint, format, types, import direction, spelling
 
 gpu:  ## the tests that need a CUDA device
 	@PYTHONPATH=src $(GPU_PYTHON) -m pytest tests -m gpu
+
+sanitize:  ## compute-sanitizer on small calls: bad reads and writes, then races (needs a CUDA device)
+	@for tool in memcheck racecheck; do PYTHONPATH=src PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool $$tool \
+	    --error-exitcode 1 $(GPU_PYTHON) -m tests.incidents.sanitize || exit 1; done
 
 bench: $(READY)  ## measure speed and memory
 	@$(BIN)/python -m benchmarks

@@ -62,16 +62,13 @@ def has_hopper():
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
-WRONG = {"a last block half full, under a mask": (64, 64, True), "one query": (1, 128, False)}
-
 
 @pytest.mark.skipif(not has_hopper(), reason="seen on Hopper")
-@pytest.mark.parametrize("name", WRONG)
-def test_torchs_cudnn_still_trains_into_nan(name):
-    n, m, masked = WRONG[name]
-    mask = torch.ones(n, m, dtype=torch.bool, device="cuda") if masked else None
+def test_torchs_cudnn_still_trains_into_nan():
+    # a last block that is half full, under a mask
+    mask = torch.ones(64, 64, dtype=torch.bool, device="cuda")
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
-        found = slopes(lambda *x: scaled_dot_product_attention(*x, attn_mask=mask), make(n, m, -128.0))
+        found = slopes(lambda *x: scaled_dot_product_attention(*x, attn_mask=mask), make(64, 64, -128.0))
     assert not all(x.isfinite().all() for x in found), "torch's kernel is right now: the guard can go"
 
 

@@ -161,6 +161,17 @@ def test_nan_that_is_attended_shows(mask, score, weigh, which):
     test_nan_shows.check(mask, which, score=scores[score], weigh=WEIGHERS[weigh], backend=PLACE)
 
 
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-5, 1e-7])
+def test_small_features_keep_their_digits(size):
+    query, key, value = (x.to(torch.bfloat16) for x in draw((1, 2, 9, 4), (1, 2, 12, 4), (1, 2, 12, 3)))
+    rows = query * size, key * size, value
+    # weights that are the scores themselves show what a softmax would hide
+    terms = {"score": Additive(torch.ones(4, device=DEVICE)), "weigh": Relu(1, 1 / size)}
+    found = attend(*rows, **terms, backend=BACKEND)
+    wanted = attend(*(x.double() for x in rows), **terms, backend="reference")
+    assert (found.double() - wanted).norm() <= 2**-7 * wanted.norm()
+
+
 def test_calls_repeat_to_the_bit():
     terms = {"mask": Causal(), "bias": Dense(weight(2, 1, 65)), "dropout": 0.2}
     terms = {name: move(term, DEVICE, torch.float32) for name, term in terms.items()}

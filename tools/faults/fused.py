@@ -73,7 +73,7 @@ FUSED = [
     ),
     Fault(
         f"{KERNELS}/tiles.py",
-        'acc += tl.where(seen & (tl.abs(row) < float("inf")), 0.0, tl.where(seen, weight * row, 0.0))',
+        "acc += tl.where(seen & ((tl.abs(row) >= LARGE) | (row != row)), weight * row, 0.0)",
         "acc += 0.0 * weight",
         "fused: healing hides NaN from those who see it",
     ),

@@ -52,7 +52,9 @@ def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) 
             # a narrow band: small blocks waste less of it
             return Shape(64, 64, 4, 3)
         if kernel == "keys" and (recipe.bias or recipe.before is not None):
-            return Shape(64, 64, 4, 2) if recipe.bias else Shape(32, 64, 4, 3)
+            return Shape(64, 64, 4, 2)
+        if kernel == "queries" and (recipe.bias or recipe.before is not None):
+            return Shape(128, 32, 4, 3) if recipe.bias else Shape(64, 64, 4, 2)
         if kernel == "keys" and not recipe.takes_means:
             return Shape(32, 128, 4, 3)
         return _UP_TO_64[kernel]
@@ -66,7 +68,7 @@ _UP_TO_64 = {
     "solve": Shape(64, 64, 4, 3),
     "queries": Shape(128, 64, 4, 3),
     "keys": Shape(32, 128, 4, 2),
-    "bias": Shape(64, 64, 4, 1),
+    "bias": Shape(128, 64, 4, 1),
 }
 _UP_TO_128 = {
     "forward": Shape(128, 128, 8, 3),
@@ -80,8 +82,8 @@ _FLOAT = dict.fromkeys(_UP_TO_64, Shape(64, 64)) | {"bias": Shape(32, 32), "keys
 _FEATURES = {
     "forward": Shape(128, 32),
     "solve": Shape(128, 32),
-    "queries": Shape(128, 32),
-    "keys": Shape(32, 128),
+    "queries": Shape(128, 64),
+    "keys": Shape(64, 64, 2),
     "bias": Shape(32, 64),
 }
 _WIDE_FEATURES = {

@@ -167,6 +167,9 @@ def _absorb(
         weights = weigh_again(scores, j, peak, total, weigh, "sum1" if WEIGH == "sum" else WEIGH, FAST)
         if CHECK:
             weights = tl.where(allowed, weights, 0.0)
+            if FAST and AXIS == 0:
+                # taken as it is: Triton 3.6 would lay out `allowed` for the product below, and cannot
+                weights = tl.gather(weights, tl.arange(0, KEYS)[:, None] + tl.zeros(weights.shape, tl.int32), 0)
         if WEIGH == "sum":
             total, missed = _add(total, missed, tl.sum(weights, AXIS, keep_dims=True), PRECISION)
     if noise.seed is not None:

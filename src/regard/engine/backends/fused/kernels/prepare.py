@@ -33,9 +33,8 @@ def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
         most_of = tl.maximum(most_of, tl.max(tl.where(found < 0, -1.0 - found, found)))
     # e^{2x} and its inverse stay normal numbers up to 40
     chosen = tl.where(most_of <= 40, GROWN, PLAIN)
-    if not IS_HALF:
-        # 1 − 2/(1 + …) would lose the digits of small numbers, and float32 shows it
-        chosen = tl.where(most_of < 0.5, SMALL, chosen)
+    # 1 − 2/(1 + …) would lose the digits of small numbers; half precision has few to lose
+    chosen = tl.where(most_of < (0.002 if IS_HALF else 0.5), SMALL, chosen)
     tl.store(form, chosen)
 
 

@@ -165,19 +165,34 @@ def _add_pairs(
     """tanh = 1 − 2r with the slope 4(r − r²), r = 1/(1 + e^{2q}e^{2k}): one division for two features."""
     whole = _sum(dscores, allowed, False)
     for f in range(0, d, 2):
+        # asked for early: by the time they are added to, they have come
+        row0, row1 = _load_own(rows, f, own, count), _load_own(rows, f + 1, own, count)
+        part0, part1 = _load_own(weights, f, own, count), _load_own(weights, f + 1, own, count)
         q0, k0 = load_feature(queries, keys, f, i, j, size.n, size.m, CHECK)
         q1, k1 = load_feature(queries, keys, f + 1, i, j, size.n, size.m, CHECK)
         x0, x1 = 1 + q0 * k0, 1 + q1 * k1
-        both = invert(x0 * x1, FAST)
-        r0, r1 = x1 * both, x0 * both
-        u0, u1 = dscores * r0, dscores * r1
-        once0, once1 = _sum(u0, allowed, HEAL), _sum(u1, allowed, HEAL)
-        twice0, twice1 = _sum(u0 * r0, allowed, HEAL), _sum(u1 * r1, allowed, HEAL)
-        _add(rows + f * count, 4 * load_weight(weight, f, d) * (once0 - twice0), own, count)
-        _add(rows + (f + 1) * count, 4 * load_weight(weight, f + 1, d) * (once1 - twice1), own, count)
-        if weights is not None:
-            _add(weights + f * count, whole - 2 * once0, own, count)
-            _add(weights + (f + 1) * count, whole - 2 * once1, own, count)
+        once = invert(x0 * x1, FAST)
+        _add_share(rows, weights, row0, part0, x1 * once, dscores, whole, allowed, weight, f, own, count, d, HEAL)
+        _add_share(rows, weights, row1, part1, x0 * once, dscores, whole, allowed, weight, f + 1, own, count, d, HEAL)
+
+
+@triton.jit
+def _load_own(rows, f, own, count):
+    if rows is not None:
+        return tl.load(rows + f * count, mask=own < count, other=0.0)
+    else:
+        return 0.0
+
+
+@triton.jit
+def _add_share(
+    rows, weights, row, part, r, dscores, whole, allowed, weight, f, own, count, d: tl.constexpr, HEAL: tl.constexpr
+):
+    slope = _sum(dscores * (r - r * r), allowed, HEAL)
+    tl.store(rows + f * count, row + 4 * load_weight(weight, f, d) * slope, mask=own < count)
+    if weights is not None:
+        bent = whole - 2 * _sum(dscores * r, allowed, HEAL)
+        tl.store(weights + f * count, part + bent, mask=own < count)
 
 
 @triton.jit

@@ -103,8 +103,10 @@ def mix(
     added key by key.
     """
     clean = block
+    # the largest float32 are infinity to tensor cores
+    LARGE: tl.constexpr = 3.4e38 if PRECISION == "tf32x3" else float("inf")
     if HEAL:
-        clean = tl.where(tl.abs(block.to(tl.float32)) < float("inf"), block, 0.0).to(block.dtype)
+        clean = tl.where(tl.abs(block.to(tl.float32)) < LARGE, block, 0.0).to(block.dtype)
     shares = weights.to(block.dtype)
     if PRECISION == "ieee":
         clean, shares = clean.to(tl.float32), shares.to(tl.float32)
@@ -113,7 +115,7 @@ def mix(
     else:
         acc = tl.dot(tl.trans(clean), shares, acc, input_precision=PRECISION)
     if HEAL:
-        if tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1)) > 0:
+        if tl.max(tl.where(tl.abs(block.to(tl.float32)) < LARGE, 0, 1)) > 0:
             place = tl.arange(0, COUNT)
             place = place[None, :] if AXIS == 1 else place[:, None]
             d = tl.arange(0, WIDTH)
@@ -124,5 +126,5 @@ def mix(
                 row = tl.load(at, mask=(i < count) & (d < width), other=0.0).to(tl.float32)
                 weight = tl.sum(tl.where(place == t, weights, 0.0), AXIS, keep_dims=True)
                 seen = tl.sum(tl.where((place == t) & allowed, 1, 0), AXIS, keep_dims=True) > 0
-                acc += tl.where(seen & (tl.abs(row) < float("inf")), 0.0, tl.where(seen, weight * row, 0.0))
+                acc += tl.where(seen & ((tl.abs(row) >= LARGE) | (row != row)), weight * row, 0.0)
     return acc
