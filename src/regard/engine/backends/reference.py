@@ -32,17 +32,22 @@ def estimate(call: Call) -> Cost:
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    tile = call.sizes.whole()
-    scores = call.score(query, key).to(value.dtype)
-    if call.bias is not None:
-        scores = scores + call.bias.tile(tile)
-    if call.sizes.m == 0:
-        return scores @ value
-    allowed = call.allowed(tile)
-    if allowed is not None:
-        allowed = allowed.expand(scores.shape)
-    weights = call.weigh(scores, allowed, tile)
-    keep = call.keep(tile)
+    weights = weigh(call, query, key)
+    keep = call.keep(call.sizes.whole())
     if keep is not None:
         weights = weights * keep
     return weights @ value
+
+
+def weigh(call: Call, query: Tensor, key: Tensor) -> Tensor:
+    """All weights, before dropout."""
+    tile = call.sizes.whole()
+    scores = call.score(query, key).to(call.compute_dtype)
+    if call.bias is not None:
+        scores = scores + call.bias.tile(tile)
+    if call.sizes.m == 0:
+        return scores
+    allowed = call.allowed(tile)
+    if allowed is not None:
+        allowed = allowed.expand(scores.shape)
+    return call.weigh(scores, allowed, tile)

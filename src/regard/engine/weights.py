@@ -1,0 +1,45 @@
+"""The weights themselves, for looking at: n×m numbers, which `attend` never holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core import Bias, Mask, Score, Weigh
+from regard.engine.backends import reference
+from regard.engine.call import Call
+from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
+from regard.engine.fold import fold, lift
+from regard.mask import Full
+from regard.score import Dot
+from regard.weigh import Softmax
+
+
+@torch.no_grad()
+def find_weights(
+    query: Float[Tensor, "*b h i d"],
+    key: Float[Tensor, "*b g j c"],
+    *,
+    score: Score | Callable[[Tensor, Tensor], Tensor] = Dot(),
+    weigh: Weigh = Softmax(),
+    mask: Mask | Tensor = Full(),
+    bias: Bias | Tensor | None = None,
+) -> Float[Tensor, "*b h i j"]:
+    """How much `attend` of the same terms lets query i regard key j, before dropout; without gradients.
+
+    >>> find_weights(torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)).shape
+    torch.Size([1, 2, 3])
+    """
+    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+    # values of no width: a call has some, and these weigh nothing
+    value = key[..., :0]
+    sizes = check(query, key, value, score)
+    check_terms(sizes, score, weigh, mask, bias, 0.0, None)
+    call = Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), None if bias is None else bias.settle(sizes))
+    call, query, key, _ = lift(call, *(fold(x, sizes) for x in (query, key, value)))
+    with torch.autocast(sizes.device.type, enabled=False):
+        weights = reference.weigh(call, query, key)
+    return weights.reshape(sizes.pairs).to(sizes.dtype)

@@ -1,0 +1,62 @@
+"""What layers say about wrong inputs, in the words of their own arguments."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import Mask, RegardError
+from regard.mask import Full, Lengths
+from regard.mask.integer import misfit_integers
+
+
+def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: int | None) -> None:
+    """Complain unless `rows` is (batch, positions, size) in the layer's dtype; `size` None is any width."""
+    called = type(layer).__name__
+    if not isinstance(rows, Tensor):
+        raise RegardError(f"{called} {name} must be a tensor, got {type(rows).__name__}.")
+    if rows.ndim != 3 or size not in (None, rows.shape[-1]):
+        wanted = size_name if size is None else f"{size_name}={size}"
+        raise RegardError(f"{called} {name} must be (batch, {name}, {wanted}), got shape {tuple(rows.shape)}.")
+    weight = next(layer.parameters(), None)
+    if weight is not None and rows.dtype != weight.dtype and not torch.is_autocast_enabled(rows.device.type):
+        have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
+        raise RegardError(
+            f"{called} is in {want} and {name} in {have}: bring both to one, as by layer.to({name}.dtype)."
+        )
+
+
+def check_together(layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Complain unless the three belong together."""
+    called = type(layer).__name__
+    batches = [x.shape[0] for x in (queries, keys, values)]
+    if len(set(batches)) > 1:
+        raise RegardError(f"{called} queries, keys and values must share their batch: got {batches}.")
+    if keys.shape[1] != values.shape[1]:
+        raise RegardError(
+            f"{called} must have one value for each key: got {keys.shape[1]} keys and {values.shape[1]} values."
+        )
+
+
+def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, keys: Tensor) -> Mask:
+    """`valid_lens` as a mask: None, (batch,) or (batch, queries)."""
+    if valid_lens is None:
+        return Full()
+    called, (batch, n), m = type(layer).__name__, queries.shape[:2], keys.shape[1]
+    if not isinstance(valid_lens, Tensor):
+        raise RegardError(f"{called} valid_lens must be a tensor of integers, got {type(valid_lens).__name__}.")
+    if tuple(valid_lens.shape) not in ((batch,), (batch, n)):
+        raise RegardError(
+            f"{called} valid_lens must be (batch,)=({batch},) or (batch, queries)=({batch}, {n}),"
+            f" got shape {tuple(valid_lens.shape)}."
+        )
+    low, high = (None, None) if torch.compiler.is_compiling() else (0, m)
+    if problem := misfit_integers("valid_lens", valid_lens, keys.device, low, high, "the number of keys"):
+        raise RegardError(f"{called} {problem}")
+    return Lengths(valid_lens)
+
+
+def check_rate(layer: nn.Module, dropout: float) -> None:
+    """Complain unless `dropout` is a probability below one."""
+    if not 0 <= dropout < 1:
+        raise RegardError(f"{type(layer).__name__} dropout must lie in [0, 1), got {dropout}.")

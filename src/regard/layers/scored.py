@@ -1,0 +1,182 @@
+"""Attention by one score: https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-scoring-functions.html."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import RegardError, Score, Weigh
+from regard.layers.attention import Attention
+from regard.layers.inputs import as_lengths, check_rate, check_rows, check_together
+from regard.score import Additive, Bilinear, Concat, Cosine, Dot
+from regard.weigh import Softmax
+
+
+def masked_softmax(
+    scores: Float[Tensor, "batch queries keys"], valid_lens: Int[Tensor, batch * queries] | None = None
+) -> Float[Tensor, "batch queries keys"]:
+    """Softmax over the keys, those past the valid ones left out.
+
+    >>> masked_softmax(torch.zeros(2, 1, 3), torch.tensor([1, 2]))
+    tensor([[[1.0000, 0.0000, 0.0000]],
+    <BLANKLINE>
+            [[0.5000, 0.5000, 0.0000]]])
+
+    `valid_lens` is one length for each sequence or one for each query. A row with no valid key is all zeros.
+    """
+    if scores.ndim != 3:
+        raise RegardError(f"masked_softmax scores must be (batch, queries, keys), got shape {tuple(scores.shape)}.")
+    if valid_lens is None:
+        return torch.softmax(scores, -1)
+    batch, n, m = scores.shape
+    if tuple(valid_lens.shape) not in ((batch,), (batch, n)):
+        raise RegardError(
+            f"masked_softmax valid_lens must be (batch,)=({batch},) or (batch, queries)=({batch}, {n}),"
+            f" got shape {tuple(valid_lens.shape)}."
+        )
+    allowed = torch.arange(m, device=scores.device) < valid_lens.view(batch, -1, 1)
+    return Softmax()(scores, allowed.expand(scores.shape))
+
+
+class ScoredAttention(Attention):
+    """Attention whose layers differ in their score alone: a subclass says which rows meet by which one."""
+
+    def __init__(self, query_size: int | None, key_size: int | None, dropout: float, weigh: Weigh = Softmax()) -> None:
+        super().__init__()
+        check_rate(self, dropout)
+        self.query_size, self.key_size = query_size, key_size
+        self.dropout, self.weigh = dropout, weigh
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        """The rows that meet, and their score."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        queries: Float[Tensor, "batch queries query_size"],
+        keys: Float[Tensor, "batch keys key_size"],
+        values: Float[Tensor, "batch keys value_size"],
+        valid_lens: Int[Tensor, batch * queries] | None = None,
+    ) -> Float[Tensor, "batch queries value_size"]:
+        check_rows(self, queries, "queries", "query_size", self.query_size)
+        check_rows(self, keys, "keys", "key_size", self.key_size)
+        check_rows(self, values, "values", "value_size", None)
+        check_together(self, queries, keys, values)
+        mask = as_lengths(self, valid_lens, queries, keys)
+        query, key, score = self.compare(queries, keys)
+        return self._attend(query, key, values, score=score, weigh=self.weigh, mask=mask, dropout=self.dropout)
+
+    def extra_repr(self) -> str:
+        shown = {"dropout": self.dropout, "weigh": self.weigh}
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+class AdditiveAttention(ScoredAttention):
+    """Additive attention, w_v·tanh(W_q·q + W_k·k), for queries and keys of any widths.
+
+    >>> layer = AdditiveAttention(key_size=2, query_size=20, num_hiddens=8)
+    >>> layer(torch.zeros(2, 1, 20), torch.ones(2, 10, 2), torch.ones(2, 10, 4), torch.tensor([2, 6])).shape
+    torch.Size([2, 1, 4])
+    >>> layer.attention_weights.shape
+    torch.Size([2, 1, 10])
+    """
+
+    def __init__(
+        self, key_size: int, query_size: int, num_hiddens: int, dropout: float = 0.0, *, weigh: Weigh = Softmax()
+    ) -> None:
+        super().__init__(query_size, key_size, dropout, weigh)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        query, key = self.W_q(queries), self.W_k(keys)
+        # autocast makes them half precision; the score's own weight goes along
+        return query, key, Additive(self.w_v.weight[0].to(query.dtype))
+
+
+class DotProductAttention(ScoredAttention):
+    """Scaled dot-product attention, q·k/√d, for queries and keys of one width.
+
+    >>> layer = DotProductAttention()
+    >>> layer(torch.zeros(2, 1, 2), torch.ones(2, 10, 2), torch.ones(2, 10, 4), torch.tensor([2, 6])).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def __init__(self, dropout: float = 0.0, *, weigh: Weigh = Softmax()) -> None:
+        super().__init__(None, None, dropout, weigh)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        _check_widths(self, queries, keys)
+        return queries, keys, Dot()
+
+
+class BilinearAttention(ScoredAttention):
+    """Bilinear attention, q·W·k: Luong's "general" score, for queries and keys of any widths.
+
+    >>> layer = BilinearAttention(key_size=2, query_size=20)
+    >>> layer(torch.zeros(2, 1, 20), torch.ones(2, 10, 2), torch.ones(2, 10, 4)).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def __init__(self, key_size: int, query_size: int, dropout: float = 0.0, *, weigh: Weigh = Softmax()) -> None:
+        super().__init__(query_size, key_size, dropout, weigh)
+        self.W = nn.Parameter(nn.init.xavier_uniform_(torch.empty(query_size, key_size)))
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        return queries, keys, Bilinear(self.W.to(queries.dtype))
+
+
+class CosineAttention(ScoredAttention):
+    """Attention by the cosine of the angle, times `scale`, which `learns_scale` makes a parameter.
+
+    >>> layer = CosineAttention(scale=10.0)
+    >>> layer(torch.ones(2, 1, 2), torch.ones(2, 10, 2), torch.ones(2, 10, 4)).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def __init__(
+        self, dropout: float = 0.0, *, scale: float = 1.0, learns_scale: bool = False, weigh: Weigh = Softmax()
+    ) -> None:
+        super().__init__(None, None, dropout, weigh)
+        self.scale: float | nn.Parameter = nn.Parameter(torch.tensor(float(scale))) if learns_scale else float(scale)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        _check_widths(self, queries, keys)
+        return queries, keys, Cosine(self.scale)
+
+
+class ConcatAttention(ScoredAttention):
+    """Attention by act(w_q·q + w_k·k), the score of graph attention: two vectors end to end, one activation.
+
+    >>> layer = ConcatAttention(key_size=2, query_size=20)
+    >>> layer(torch.zeros(2, 1, 20), torch.ones(2, 10, 2), torch.ones(2, 10, 4)).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def __init__(
+        self,
+        key_size: int,
+        query_size: int,
+        dropout: float = 0.0,
+        *,
+        activation: str = "leaky_relu",
+        weigh: Weigh = Softmax(),
+    ) -> None:
+        super().__init__(query_size, key_size, dropout, weigh)
+        self.activation = activation
+        self.w_q = nn.Linear(query_size, 1, bias=False)
+        self.w_k = nn.Linear(key_size, 1, bias=False)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        weights = (x.weight[0].to(queries.dtype) for x in (self.w_q, self.w_k))
+        return queries, keys, Concat(*weights, self.activation)
+
+
+def _check_widths(layer: nn.Module, queries: Tensor, keys: Tensor) -> None:
+    if queries.shape[-1] != keys.shape[-1]:
+        raise RegardError(
+            f"{type(layer).__name__} queries and keys must be equally wide: got {queries.shape[-1]} and"
+            f" {keys.shape[-1]}; AdditiveAttention and BilinearAttention take any widths."
+        )
