@@ -15,7 +15,7 @@ from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Hard, Softmax
 
-T = TypeVar("T", bound=Term)
+T = TypeVar("T", bound=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,9 @@ class Attention(nn.Module):
         """
         if self._weights is None and self._seen is not None:
             seen = self._seen
-            terms = {"score": seen.score, "weigh": seen.weigh, "mask": seen.mask, "bias": seen.bias}
-            self._weights = find_weights(seen.query, seen.key, **terms)
+            self._weights = find_weights(
+                seen.query, seen.key, score=seen.score, weigh=seen.weigh, mask=seen.mask, bias=seen.bias
+            )
         return self._weights
 
     def _attend(
@@ -83,7 +84,7 @@ class Attention(nn.Module):
 def _copy(term: T) -> T:
     """The term without gradients, and with its own numbers: an optimiser changes parameters in place."""
     if isinstance(term, Tensor):
-        return term.detach().clone()
+        return term.detach().clone()  # type: ignore[return-value]
     if not isinstance(term, Term) or not term.tensors:
         return term
     return term.with_tensors([x.detach().clone() for x in term.tensors])

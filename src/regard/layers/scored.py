@@ -14,7 +14,7 @@ from regard.weigh import Softmax
 
 
 def masked_softmax(
-    scores: Float[Tensor, "batch queries keys"], valid_lens: Int[Tensor, batch * queries] | None = None
+    scores: Float[Tensor, "batch queries keys"], valid_lens: Tensor | None = None
 ) -> Float[Tensor, "batch queries keys"]:
     """Softmax over the keys, those past the valid ones left out.
 
@@ -57,7 +57,7 @@ class ScoredAttention(Attention):
         queries: Float[Tensor, "batch queries query_size"],
         keys: Float[Tensor, "batch keys key_size"],
         values: Float[Tensor, "batch keys value_size"],
-        valid_lens: Int[Tensor, batch * queries] | None = None,
+        valid_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch queries value_size"]:
         check_rows(self, queries, "queries", "query_size", self.query_size)
         check_rows(self, keys, "keys", "key_size", self.key_size)
@@ -170,8 +170,8 @@ class ConcatAttention(ScoredAttention):
         self.w_k = nn.Linear(key_size, 1, bias=False)
 
     def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
-        weights = (x.weight[0].to(queries.dtype) for x in (self.w_q, self.w_k))
-        return queries, keys, Concat(*weights, self.activation)
+        query_weight, key_weight = (x.weight[0].to(queries.dtype) for x in (self.w_q, self.w_k))
+        return queries, keys, Concat(query_weight, key_weight, self.activation)
 
 
 def _check_widths(layer: nn.Module, queries: Tensor, keys: Tensor) -> None:
