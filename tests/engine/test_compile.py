@@ -1,7 +1,7 @@
 """Calls within torch.compile: one graph, forward and backward, and the numbers of a call outside.
 
-"aot_eager" traces as the default backend does, and compiles nothing. Other backends than `fused` look at the numbers
-before they choose their way (engine/poison.py, sdpa.errs): there a graph breaks, and must be right all the same.
+"aot_eager" traces as the default backend does, and compiles nothing. `fused` has operators of its own; the others go
+through engine/whole.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,13 @@ def pull(function: Callable[..., Tensor], leaves: Sequence[Tensor]) -> list[Tens
     return [out.detach(), *torch.autograd.grad(out, leaves, torch.randn_like(out), allow_unused=True)]
 
 
-def check(make: Make, sizes: Sequence[tuple[int, int]], inside: bool = True, learned: Sequence[Tensor] = ()) -> int:
+def check(
+    make: Make,
+    sizes: Sequence[tuple[int, int]],
+    inside: bool = True,
+    learned: Sequence[Tensor] = (),
+    backend: str = BACKEND,
+) -> int:
     """The same as without compile at each size, in whole graphs; how many were made."""
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
@@ -53,7 +59,7 @@ def check(make: Make, sizes: Sequence[tuple[int, int]], inside: bool = True, lea
     def layer(query: Tensor, key: Tensor, value: Tensor, *learned: Tensor, **given: Any) -> Tensor:
         terms = make(*(learned or (query, key))) if inside else given
         # something before and after, as in a model
-        return torch.tanh(attend(query * 2, key, value + 1, **terms, backend=BACKEND))
+        return torch.tanh(attend(query * 2, key, value + 1, **terms, backend=backend))
 
     compiled = torch.compile(layer, backend=counter, fullgraph=True)
     for n, m in sizes:
@@ -81,9 +87,14 @@ CASES: dict[str, Make] = {
 }
 
 
+# by name, or what a call without a name takes
+BACKENDS = [BACKEND, "auto", "tiled", "reference"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CASES)
-def test_one_graph(name):
-    assert check(CASES[name], [(6, 6)]) == 1
+def test_one_graph(name, backend):
+    assert check(CASES[name], [(6, 6)], backend=backend) == 1
 
 
 LEARNED: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
@@ -96,11 +107,12 @@ LEARNED: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("inside", [True, False], ids=["built inside", "built outside"])
 @pytest.mark.parametrize("name", LEARNED)
-def test_learned(name, inside):
+def test_learned(name, inside, backend):
     make, *shapes = LEARNED[name]
-    assert check(make, [(6, 6)], inside, [draw(*shape) for shape in shapes]) == 1
+    assert check(make, [(6, 6)], inside, [draw(*shape) for shape in shapes], backend) == 1
 
 
 MANY = [(4, 6), (5, 7), (6, 9), (6, 4)]
@@ -129,19 +141,42 @@ def compile_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return torch.compile(function, backend="aot_eager", fullgraph=True)
 
 
-def test_dropout_and_draws_are_those_of_the_seed():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dropout_and_draws_are_those_of_the_seed(backend):
     rows = [draw(1, 2, 6, 4) for _ in range(3)]
 
     def layer(*rows: Tensor) -> Tensor:
-        return attend(*rows, dropout=0.5, backend=BACKEND) + attend(*rows, weigh=Hard("sample"), backend=BACKEND)
+        return attend(*rows, dropout=0.5, backend=backend) + attend(*rows, weigh=Hard("sample"), backend=backend)
 
     made = []
     for function in (compile_whole(layer), layer):
         torch.manual_seed(3)
         made.append([function(*rows), function(*rows)])
-    assert not torch.equal(*made[1])
+    assert not torch.equal(*(x.detach() for x in made[1]))
     for one, other in zip(*made, strict=True):
         assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 5, 4),) * 3, ((6, 4),) * 3, ((2, 1, 4, 6, 4), (1, 3, 2, 7, 4), (2, 3, 2, 7, 5))]
+)
+def test_other_axes(shapes):
+    rows = [draw(*shape) for shape in shapes]
+    compiled = compile_whole(partial(attend, mask=Causal(), backend="tiled"))
+    for one, other in zip(
+        pull(compiled, rows), pull(partial(attend, mask=Causal(), backend="tiled"), rows), strict=True
+    ):
+        assert_close(one, other)
+
+
+def test_a_function_as_score_breaks_the_graph_and_is_right():
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+
+    def layer(*rows: Tensor) -> Tensor:
+        return attend(*rows, score=lambda q, k: q @ k.transpose(-1, -2), mask=Causal())
+
+    torch._dynamo.reset()
+    assert_close(torch.compile(layer, backend="aot_eager")(*rows), layer(*rows))
 
 
 def test_autocast_and_no_grad():
@@ -185,12 +220,13 @@ def test_a_term_first_seen_by_the_compiler():
 
 
 @pytest.mark.parametrize("backend", ["auto", "tiled"])
-def test_backends_that_look_at_numbers_are_right_in_pieces(backend):
-    rows = [x.detach().cpu() for x in (draw(1, 2, 6, 4), draw(1, 2, 6, 4), draw(1, 2, 6, 4))]
-    torch._dynamo.reset()
-    compiled = torch.compile(attend, backend="aot_eager")
-    options = {"mask": Lengths(torch.tensor([4])), "backend": backend}
-    assert_close(compiled(*rows, **options), attend(*rows, **options))
+def test_poison_under_a_mask_is_healed_in_a_graph(backend):
+    rows = [draw(1, 2, 6, 4).detach() for _ in range(3)]
+    rows[2][:, :, 4:] = torch.nan
+    options: dict[str, Any] = {"mask": Lengths(place(4)), "backend": backend}
+    found = compile_whole(partial(attend, **options))(*rows)
+    assert found.isfinite().all()
+    assert_close(found, attend(*rows, **options))
 
 
 @pytest.mark.parametrize("mask", [Causal(1.5), Grid(2, 2)], ids=repr)

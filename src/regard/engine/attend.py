@@ -19,6 +19,7 @@ from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, che
 from regard.engine.fold import fold, lift, lift_rows, unfold
 from regard.engine.plan import BACKENDS, Backend, Plan, plan
 from regard.engine.poison import quarantine
+from regard.engine.whole import attend_whole, can_travel
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -51,7 +52,26 @@ def attend(
     random bits come from `generator` and are the same on every backend. `backend` fixes how, never what: see `explain`.
     """
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
-    taker, call, sizes = BACKENDS[plan.backend], _draw(plan.call, generator), plan.call.sizes
+    terms = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+    if torch.compiler.is_compiling() and plan.backend != "fused" and can_travel(*terms):
+        seed = draw_seed(generator) if dropout else 0
+        drawn = terms[1].settle(plan.call.sizes)
+        options = {"dropout": dropout, "seed": seed, "backend": backend}
+        return attend_whole(query, key, value, (terms[0], drawn, *terms[2:]), options)
+    return _carry_out(plan, _draw(plan.call, generator), query, key, value)
+
+
+def attend_seeded(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, weigh: Weigh, mask: Mask, bias: Bias | None,
+    dropout: float, seed: int, backend: str,
+) -> Tensor:  # fmt: skip
+    """`attend` with the seed of its dropout already drawn."""
+    plan = _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend)
+    return _carry_out(plan, replace(plan.call, seed=seed), query, key, value)
+
+
+def _carry_out(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    taker, sizes = BACKENDS[plan.backend], call.sizes
     if taker.LIFTS:
         # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype
         query, key, value = lift_rows(call, query, key, value)
