@@ -1,0 +1,298 @@
+"""Multi-head attention: https://d2l.ai/chapter_attention-mechanisms-and-transformers/multihead-attention.html."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import Bias, Mask, RegardError, Score, Weigh
+from regard.engine.check import as_mask, as_score, as_weigh
+from regard.layers.attention import Attention
+from regard.layers.cache import Cache
+from regard.layers.inputs import as_lengths, check_rate, check_rows, check_together
+from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
+from regard.mask import Full
+from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Gaussian
+from regard.weigh import Softmax
+
+Scoring = Score | Callable[[Tensor, Tensor], Tensor]
+
+# scores by name; their learned tensors are parameters of the layer, called score_ and the term's own name for them
+SCORES: dict[str, type[Score]] = {
+    "dot": Dot,
+    "additive": Additive,
+    "bilinear": Bilinear,
+    "cosine": Cosine,
+    "concat": Concat,
+    "gaussian": Gaussian,
+}
+
+
+class MultiHeadAttention(Attention):
+    """Attention in `num_heads` learned subspaces at once, their outcomes side by side and mixed by W_o.
+
+    >>> layer = MultiHeadAttention(100, 100, 100, num_hiddens=100, num_heads=5, dropout=0.5).eval()
+    >>> queries, keys = torch.ones(2, 4, 100), torch.ones(2, 6, 100)
+    >>> layer(queries, keys, keys, valid_lens=torch.tensor([3, 2])).shape
+    torch.Size([2, 4, 100])
+    >>> layer.attention_weights.shape
+    torch.Size([2, 5, 4, 6])
+
+    `num_key_heads` below `num_heads` lets each key and value head serve a group of query heads; `bias` gives the four
+    linear layers one each.
+
+    `score` is a term, a function of two tiles (a module's parameters become the layer's), or by name or class one whose
+    tensors the layer learns for each head: "additive" (`score_weight`), "bilinear" (`score_weight`), "cosine"
+    (`score_scale`, at first 1), "concat" (`score_query_weight`, `score_key_weight`), "gaussian" (`score_width`, at
+    first d^(−1/4): a scaled dot product less both lengths), "dot". None is "dot". A term's own tensors stay the
+    caller's: the layer does not move or save them.
+
+    `position(x, offset=…)` is applied to projected queries and keys, (batch, heads, n, width); the first stands
+    at `offset`, and the last query stands at the last key, as masks have it.
+    """
+
+    def __init__(
+        self,
+        key_size: int,
+        query_size: int,
+        value_size: int,
+        num_hiddens: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *,
+        num_key_heads: int | None = None,
+        score: str | type[Score] | Scoring | None = None,
+        weigh: Weigh = Softmax(),
+        position: Callable[..., Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        check_rate(self, dropout)
+        num_key_heads = num_heads if num_key_heads is None else num_key_heads
+        _check_heads(self, num_hiddens, num_heads, num_key_heads)
+        self.key_size, self.query_size, self.value_size = key_size, query_size, value_size
+        self.num_hiddens, self.num_heads, self.num_key_heads = num_hiddens, num_heads, num_key_heads
+        self.head_width = num_hiddens // num_heads
+        self.dropout, self.weigh, self.position = dropout, as_weigh(weigh), position
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=bias)
+        self.W_k = nn.Linear(key_size, num_key_heads * self.head_width, bias=bias)
+        self.W_v = nn.Linear(value_size, num_key_heads * self.head_width, bias=bias)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.score = _name_score(self, score)
+        self._learned: tuple[str, ...] = ()
+        if isinstance(self.score, str):
+            learned = _start_score(self.score, num_heads, self.head_width)
+            self._learned = tuple(learned)
+            for name, start in learned.items():
+                self.register_parameter(f"score_{name}", nn.Parameter(start))
+
+    def forward(
+        self,
+        queries: Float[Tensor, "batch queries query_size"],
+        keys: Float[Tensor, "batch keys key_size"] | None,
+        values: Float[Tensor, "batch keys value_size"] | None,
+        valid_lens: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        bias: Bias | Tensor | None = None,
+        score: Scoring | None = None,
+        weigh: Weigh | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch queries num_hiddens"]:
+        """Attend where `valid_lens`, (batch,) or (batch, queries), and `mask` both allow it.
+
+        `mask` and `bias`, which is added to the scores, broadcast to (batch, heads, queries, keys) if they are tensors.
+        With a `cache`, keys are those it holds and then these, and lengths beyond them mean all so far. A call that is
+        refused leaves the cache as it was.
+        """
+        check_rows(self, queries, "queries", "query_size", self.query_size)
+        if cache is not None and not isinstance(cache, Cache):
+            raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
+        before = 0 if cache is None else cache.length
+        try:
+            key, value = self._remember(queries, keys, values, cache)
+            query = _split(self.W_q(queries), self.num_heads)
+            if self.position is not None:
+                query = self.position(query, offset=key.shape[2] - query.shape[2])
+            if cache is not None and isinstance(valid_lens, Tensor) and valid_lens.dtype != torch.bool:
+                valid_lens = valid_lens.clamp(max=key.shape[2])
+            lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
+            out = self._attend(
+                query,
+                key,
+                value,
+                score=self._current_score(query.dtype) if score is None else score,
+                weigh=self.weigh if weigh is None else weigh,
+                mask=_join(lengths, mask),
+                bias=bias,
+                dropout=self.dropout,
+            )
+        except Exception:
+            if cache is not None:
+                cache.truncate(before)
+            raise
+        mixed: Tensor = self.W_o(out.transpose(1, 2).flatten(2))
+        return mixed
+
+    def _remember(
+        self, queries: Tensor, keys: Tensor | None, values: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Projected keys and values, (batch, heads, keys, width): the cache's, these, or one after the other."""
+        called = type(self).__name__
+        if cache is not None:
+            cache.claim(self)
+            if cache.is_static and self.position is not None:
+                raise RegardError(
+                    f"{called} position has no place beside a static cache, which does not count the queries: encode"
+                    " them before the layer."
+                )
+            if cache.is_static and not cache.is_empty:
+                return cache.reuse(called, queries, keys, values)
+        if keys is None or values is None:
+            raise RegardError(f"{called} needs keys and values: only a static cache that was filled does without.")
+        check_rows(self, keys, "keys", "key_size", self.key_size)
+        check_rows(self, values, "values", "value_size", self.value_size)
+        check_together(self, queries, keys, values)
+        key, value = (_split(x, self.num_key_heads) for x in (self.W_k(keys), self.W_v(values)))
+        if self.position is not None:
+            key = self.position(key, offset=0 if cache is None else cache.length)
+        return (key, value) if cache is None else cache.append(key, value)
+
+    def _current_score(self, dtype: torch.dtype) -> Scoring:
+        if not isinstance(self.score, str):
+            return self.score
+        # autocast makes queries half precision; the score's own tensors go along
+        return SCORES[self.score](**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> Self:
+        """This layer with copies of the module's weights, and so its outputs.
+
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch...>
+        >>> module, rows = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 3, 8)
+        >>> layer = MultiHeadAttention.from_torch(module)
+        >>> torch.allclose(layer(rows, rows, rows), module(rows, rows, rows)[0], atol=1e-6)
+        True
+
+        Ours is always batch first. Masks are ours too, True = attend: `mask=Causal()`, and `mask=~key_padding_mask[:,
+        None, None]` or `valid_lens`. Where all keys of a sequence are padded, the module's answer is NaN if it needs
+        weights; ours is zeros (before W_o's bias), and so are the weights.
+        """
+        check_torch(cls.__name__, module)
+        # on no device: nothing is drawn for weights that are replaced
+        with torch.device("meta"):
+            layer = cls._of_sizes(module)
+        take_weights(layer, module)
+        return layer.train(module.training)
+
+    def to_torch(self, *, batch_first: bool = True) -> nn.MultiheadAttention:
+        """An `nn.MultiheadAttention` with copies of this layer's weights; grouped heads are written out."""
+        return make_torch(self, batch_first)
+
+    @classmethod
+    def _of_sizes(cls, module: nn.MultiheadAttention) -> Self:
+        """A layer of the module's sizes."""
+        width, bias = module.embed_dim, module.in_proj_bias is not None
+        return cls(module.kdim, width, module.vdim, width, module.num_heads, module.dropout, bias)
+
+    def extra_repr(self) -> str:
+        score = self.score if isinstance(self.score, str | Score) else type(self.score).__name__
+        heads = f"num_heads={self.num_heads}, num_key_heads={self.num_key_heads}"
+        return f"{heads}, dropout={self.dropout}, score={score}, weigh={self.weigh}"
+
+
+class SelfAttention(MultiHeadAttention):
+    """Multi-head attention of one sequence to itself, with the parameters and options of `MultiHeadAttention`.
+
+    >>> layer = SelfAttention(num_hiddens=100, num_heads=5, score="additive")
+    >>> layer(torch.ones(2, 4, 100), valid_lens=torch.tensor([3, 2])).shape
+    torch.Size([2, 4, 100])
+
+    Without positions it does not know of order: permuted rows give permuted rows.
+    """
+
+    def __init__(
+        self, num_hiddens: int, num_heads: int, dropout: float = 0.0, bias: bool = False, **options: Any
+    ) -> None:
+        sizes = (num_hiddens, num_hiddens, num_hiddens, num_hiddens, num_heads)
+        super().__init__(*sizes, dropout, bias, **options)
+
+    def forward(  # type: ignore[override]
+        self,
+        X: Float[Tensor, "batch positions num_hiddens"],
+        valid_lens: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        bias: Bias | Tensor | None = None,
+        score: Scoring | None = None,
+        weigh: Weigh | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch positions num_hiddens"]:
+        check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
+        if cache is not None and cache.is_static:
+            raise RegardError("SelfAttention adds keys at each step: take a Cache() that is not static.")
+        return super().forward(X, X, X, valid_lens, mask=mask, bias=bias, score=score, weigh=weigh, cache=cache)
+
+    @classmethod
+    def _of_sizes(cls, module: nn.MultiheadAttention) -> Self:
+        check_one_width(cls.__name__, module)
+        return cls(module.embed_dim, module.num_heads, module.dropout, module.in_proj_bias is not None)
+
+
+def _check_heads(layer: nn.Module, num_hiddens: int, num_heads: int, num_key_heads: int) -> None:
+    called = type(layer).__name__
+    if num_heads < 1 or num_hiddens % num_heads:
+        raise RegardError(f"{called} num_hiddens={num_hiddens} must be a multiple of num_heads={num_heads}.")
+    if num_key_heads < 1 or num_heads % num_key_heads:
+        raise RegardError(f"{called} num_heads={num_heads} must be a multiple of num_key_heads={num_key_heads}.")
+
+
+def _name_score(layer: nn.Module, score: str | type[Score] | Scoring | None) -> str | Scoring:
+    """The name of a score whose tensors are the layer's, or what was given."""
+    if score is None:
+        return "dot"
+    if isinstance(score, type):
+        score = next((name for name, kind in SCORES.items() if kind is score), score)
+    if not isinstance(score, str):
+        return score if isinstance(score, nn.Module) else as_score(score)
+    if score not in SCORES:
+        known = ", ".join(map(repr, SCORES))
+        raise RegardError(f"{type(layer).__name__} score must be a term, a function or one of {known}, got {score!r}.")
+    return score
+
+
+def _start_score(name: str, heads: int, width: int) -> dict[str, Tensor]:
+    """The learned tensors of a score at first, as the layers of one score start."""
+    bound = width**-0.5
+    if name == "additive":
+        return {"weight": torch.empty(heads, width).uniform_(-bound, bound)}
+    if name == "concat":
+        names = ("query_weight", "key_weight")
+        return {name: torch.empty(heads, width).uniform_(-bound, bound) for name in names}
+    if name == "bilinear":
+        # fans are of one head's matrix
+        limit = (3 / width) ** 0.5
+        return {"weight": torch.empty(heads, width, width).uniform_(-limit, limit)}
+    if name == "cosine":
+        return {"scale": torch.ones(heads)}
+    if name == "gaussian":
+        return {"width": torch.full((heads, width), width**-0.25)}
+    return {}
+
+
+def _split(rows: Tensor, heads: int) -> Tensor:
+    """(batch, n, heads · width) as (batch, heads, n, width)."""
+    return rows.view(*rows.shape[:2], heads, rows.shape[2] // heads).transpose(1, 2)
+
+
+def _join(lengths: Mask, mask: Mask | Tensor | None) -> Mask:
+    """Pairs that both allow; a full mask stays out of it, since engines know it by its class."""
+    if mask is None:
+        return lengths
+    mask = as_mask(mask)
+    return mask if isinstance(lengths, Full) else mask & lengths
