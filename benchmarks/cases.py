@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard import attend, explain
+from regard.layers import AdditiveAttention
 from regard.mask import Window
 from regard.score import Additive, Gaussian
 from regard.weigh import Relu, Sigmoid, Sparsemax
@@ -81,6 +82,21 @@ def _additive(n: int, train: bool) -> list[Contender]:
         "regard compiled": lambda: attend(query, key, value, score=Additive(weight), backend="compiled"),
     }
     return _runs(train, inputs, calls, "regard compiled")
+
+
+def _additive_layer(n: int) -> list[Contender]:
+    """The layer beside the textbook's code, with the same parameters, all gradients asked for."""
+    queries, keys, values = rows = _draw(*[(8, n, WIDTH)] * 3)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = AdditiveAttention(WIDTH, WIDTH, WIDTH)
+
+    def textbook() -> Tensor:
+        features = torch.tanh(layer.W_q(queries).unsqueeze(2) + layer.W_k(keys).unsqueeze(1))
+        return torch.bmm(torch.softmax(layer.w_v(features).squeeze(-1), -1), values)
+
+    calls = {"textbook": textbook, "regard AdditiveAttention": lambda: layer(*rows)}
+    return _runs(True, [*rows, *layer.parameters()], calls)
 
 
 def _window(n: int) -> list[Contender]:
@@ -168,6 +184,10 @@ _ADDITIVE = f"additive score, n = m = {{n}}, width {WIDTH}"
 CASES = [
     Case("additive", f"{_ADDITIVE}, forward", 2048, 256, partial(_additive, train=False)),
     Case("additive-train", f"{_ADDITIVE}, forward and backward", 2048, 256, partial(_additive, train=True)),
+    Case(
+        "additive-layer", f"AdditiveAttention, batch 8, n = m = {{n}}, hidden {WIDTH}, forward and backward;"
+        " target 2.5 × and at most 96 MiB", 1024, 128, _additive_layer,
+    ),
     Case("window", f"window of {REACH} keys back, {_WITH_HEADS}, forward", 16384, 2048, _window),
     Case("dot", f"softmax of dot products, {_WITH_HEADS}, forward; target 0.95 × or more", 2048, 512, _dot),
     # one thread: waking another takes longer than the call itself

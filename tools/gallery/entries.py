@@ -132,13 +132,13 @@ def list_biases() -> list[Entry]:
 
 
 def _encoding(layer: nn.Module, formula: str) -> Entry:
-    """Self-attention among words that are all the same: without an encoding all weights would be equal."""
+    """Attention by distance among words that are all the same: without an encoding all weights would be equal."""
     name = type(layer).__name__
 
     def draw() -> Tensor:
         with torch.no_grad():
             rows = layer(torch.zeros(1, COUNT, 32))
-        return find_weights(2 * rows, 2 * rows)[0]
+        return find_weights(rows, rows, score=Gaussian(1.0))[0]
 
     return Entry(name, formula, f"{name}(num_hiddens)(X)", draw)
 

@@ -12,8 +12,8 @@ from tools.gallery.entries import Entry
 HEAD = """# Gallery
 
 Every term of `attend` and every encoding: what it computes, how it is called, and its weights. Rows are queries,
-columns are keys, dark is much. Scores and weighers see 24 positions on a path that comes near itself again; masks, biases and
-encodings are shown alone, where all else is equal. Made by `make gallery`.
+columns are keys, dark is much. Scores and weighers see 24 positions on a path that comes near itself again; masks,
+biases and encodings are shown alone, where all else is equal. Made by `make gallery`.
 """
 
 

@@ -1,6 +1,16 @@
 """Layers with parameters of their own, around `attend`: the attention layers of the textbooks and papers."""
 
 from regard.layers.attention import Attention
+from regard.layers.biases import AlibiBias, DenseBias, RelativeBias
+from regard.layers.blocks import AddNorm, AttentionDecoder, DecoderBlock, EncoderBlock, PositionWiseFFN
+from regard.layers.cache import Cache
+from regard.layers.convolution import ConvolutionAttention, convolution_as_attention
+from regard.layers.floater import Floater, Flow
+from regard.layers.hard import Draw, HardAttention
+from regard.layers.kernel import KernelRegression
+from regard.layers.multihead import MultiHeadAttention, SelfAttention
+from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.rotary import Rotary
 from regard.layers.scored import (
     AdditiveAttention,
     BilinearAttention,
@@ -11,11 +21,32 @@ from regard.layers.scored import (
 )
 
 __all__ = [
+    "AddNorm",
     "AdditiveAttention",
+    "AlibiBias",
     "Attention",
+    "AttentionDecoder",
     "BilinearAttention",
+    "Cache",
     "ConcatAttention",
+    "ConvolutionAttention",
     "CosineAttention",
+    "DecoderBlock",
+    "DenseBias",
     "DotProductAttention",
+    "Draw",
+    "EncoderBlock",
+    "Floater",
+    "Flow",
+    "HardAttention",
+    "KernelRegression",
+    "LearnedPositionalEncoding",
+    "MultiHeadAttention",
+    "PositionWiseFFN",
+    "PositionalEncoding",
+    "RelativeBias",
+    "Rotary",
+    "SelfAttention",
+    "convolution_as_attention",
     "masked_softmax",
 ]

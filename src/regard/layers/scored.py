@@ -65,6 +65,8 @@ class ScoredAttention(Attention):
         check_together(self, queries, keys, values)
         mask = as_lengths(self, valid_lens, queries, keys)
         query, key, score = self.compare(queries, keys)
+        # where autocast made the projections half precision, the values follow
+        values = values.to(query.dtype)
         return self._attend(query, key, values, score=score, weigh=self.weigh, mask=mask, dropout=self.dropout)
 
     def extra_repr(self) -> str:

@@ -35,7 +35,8 @@ class Hard(Row):
     def misfit(self, sizes: Sizes) -> str | None:
         if self.how not in ("argmax", "sample"):
             return f"Hard how must be 'argmax' or 'sample', got {self.how!r}."
-        if self.seed is not None and not 0 <= self.seed < 2**63:
+        # a compiler's seed is not a number yet
+        if self.seed is not None and not torch.compiler.is_compiling() and not 0 <= self.seed < 2**63:
             return f"Hard seed must lie in [0, 2**63), got {self.seed}."
         return None
 

@@ -1,0 +1,203 @@
+"""Blocks of the Transformer, around any attention layer: https://arxiv.org/abs/1706.03762."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.core import RegardError
+from regard.layers.cache import Cache
+from regard.layers.inputs import check_rate, check_rows
+from regard.layers.multihead import MultiHeadAttention
+from regard.mask import Causal
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+}
+
+
+class PositionWiseFFN(nn.Module):
+    """The same two-layer network at every position: dense2(act(dense1(x))).
+
+    >>> PositionWiseFFN(4, 8)(torch.ones(2, 3, 4)).shape
+    torch.Size([2, 3, 4])
+    """
+
+    def __init__(
+        self, num_hiddens: int, ffn_num_hiddens: int, dropout: float = 0.0, *, activation: str = "relu"
+    ) -> None:
+        super().__init__()
+        check_rate(self, dropout)
+        if activation not in ACTIVATIONS:
+            names = ", ".join(map(repr, ACTIVATIONS))
+            raise RegardError(f"PositionWiseFFN activation must be one of {names}, got {activation!r}.")
+        self.dense1 = nn.Linear(num_hiddens, ffn_num_hiddens)
+        self.dense2 = nn.Linear(ffn_num_hiddens, num_hiddens)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, X: Float[Tensor, "batch positions num_hiddens"]) -> Float[Tensor, "batch positions num_hiddens"]:
+        hidden = ACTIVATIONS[self.activation](self.dense1(X))
+        out: Tensor = self.dense2(self.dropout(hidden))
+        return out
+
+
+class AddNorm(nn.Module):
+    """A residual connection around a sublayer, and a layer norm: after the sum, or before the sublayer (`norm_first`).
+
+    >>> AddNorm(4)(torch.ones(2, 3, 4), lambda X: 0 * X).shape
+    torch.Size([2, 3, 4])
+
+    `ln` is its norm, as in the textbook.
+    """
+
+    def __init__(self, num_hiddens: int, dropout: float = 0.0, *, norm_first: bool = False) -> None:
+        super().__init__()
+        check_rate(self, dropout)
+        self.ln = nn.LayerNorm(num_hiddens)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, X: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_first:
+            return X + self.dropout(sublayer(self.ln(X)))
+        out: Tensor = self.ln(X + self.dropout(sublayer(X)))
+        return out
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and a position-wise network, each with a residual connection and a norm.
+
+    >>> attention = MultiHeadAttention(24, 24, 24, num_hiddens=24, num_heads=8)
+    >>> block = EncoderBlock(attention, num_hiddens=24, ffn_num_hiddens=48)
+    >>> block(torch.ones(2, 100, 24), torch.tensor([3, 2])).shape
+    torch.Size([2, 100, 24])
+
+    `attention` is any layer called (queries, keys, values, valid_lens); what else a call is given goes to it.
+    """
+
+    def __init__(
+        self,
+        attention: nn.Module,
+        num_hiddens: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        norm_first: bool = False,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.num_hiddens = num_hiddens
+        self.attention = attention
+        self.addnorm1 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
+        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, dropout, activation=activation)
+        self.addnorm2 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
+
+    def forward(
+        self, X: Float[Tensor, "batch positions num_hiddens"], valid_lens: Tensor | None = None, **terms: Any
+    ) -> Float[Tensor, "batch positions num_hiddens"]:
+        check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
+        Y = self.addnorm1(X, lambda x: self.attention(x, x, x, valid_lens, **terms))
+        out: Tensor = self.addnorm2(Y, self.ffn)
+        return out
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Those of its attention layer's last call."""
+        weights: Tensor | None = self.attention.attention_weights
+        return weights
+
+
+class DecoderBlock(nn.Module):
+    """Attention to what was said before, attention to the source, and a position-wise network.
+
+    >>> def attend():
+    ...     return MultiHeadAttention(24, 24, 24, num_hiddens=24, num_heads=8)
+    >>> block = DecoderBlock(attend(), attend(), num_hiddens=24, ffn_num_hiddens=48)
+    >>> block(torch.ones(2, 10, 24), torch.ones(2, 100, 24), torch.tensor([3, 2])).shape
+    torch.Size([2, 10, 24])
+
+    Position i sees positions up to i. With `caches`, one `Cache` for each attention, X holds the new positions alone: a
+    step gives what the whole sequence would. That of the source is `Cache(is_static=True)`.
+    """
+
+    def __init__(
+        self,
+        attention1: nn.Module,
+        attention2: nn.Module,
+        num_hiddens: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        norm_first: bool = False,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.num_hiddens = num_hiddens
+        self.attention1, self.attention2 = attention1, attention2
+        self.addnorm1 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
+        self.addnorm2 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
+        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, dropout, activation=activation)
+        self.addnorm3 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
+
+    def forward(
+        self,
+        X: Float[Tensor, "batch positions num_hiddens"],
+        memory: Float[Tensor, "batch source_positions width"],
+        memory_valid_lens: Tensor | None = None,
+        *,
+        caches: tuple[Cache, Cache] | None = None,
+    ) -> Float[Tensor, "batch positions num_hiddens"]:
+        check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
+        own, other = caches or (None, None)
+        Y = self.addnorm1(X, lambda x: self._look_back(x, own))
+        given = {} if other is None else {"cache": other}
+        Z = self.addnorm2(Y, lambda y: self.attention2(y, memory, memory, memory_valid_lens, **given))
+        out: Tensor = self.addnorm3(Z, self.ffn)
+        return out
+
+    def _look_back(self, x: Tensor, cache: Cache | None) -> Tensor:
+        out: Tensor
+        if isinstance(self.attention1, MultiHeadAttention):
+            out = self.attention1(x, x, x, mask=Causal(), cache=cache)
+        elif cache is not None:
+            raise RegardError(
+                f"DecoderBlock caches need attention1 to be a MultiHeadAttention, got {type(self.attention1).__name__}."
+            )
+        else:
+            # a length for each query says the same, and every layer knows it
+            valid_lens = torch.arange(1, x.shape[1] + 1, device=x.device).expand(x.shape[0], -1)
+            out = self.attention1(x, x, x, valid_lens)
+        return out
+
+    @property
+    def attention_weights(self) -> tuple[Tensor | None, Tensor | None]:
+        """Those of the last call: to what was said before, and to the source."""
+        return self.attention1.attention_weights, self.attention2.attention_weights
+
+
+class AttentionDecoder(nn.Module):
+    """What a decoder with attention offers: a state made of the encoder's outputs, steps that carry it on, weights.
+
+    A subclass writes `init_state` and `forward`, and shows `attention_weights`.
+    """
+
+    def init_state(self, enc_outputs: Any, enc_valid_lens: Tensor | None = None, *args: Any) -> Any:
+        """The state before the first step."""
+        raise NotImplementedError
+
+    def forward(self, X: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Outputs for X, and the state after it."""
+        raise NotImplementedError
+
+    @property
+    def attention_weights(self) -> Any:
+        """The weights of the last call."""
+        raise NotImplementedError
