@@ -147,8 +147,11 @@ def test_inference_mode_and_then_none():
     with torch.inference_mode():
         first = steps(layer, x[:, :4], [1] * 4, cache, mask=Causal())
     with torch.no_grad():
-        then = steps(layer, x[:, 4:7], [1] * 3, cache, mask=Causal())
+        then = steps(layer, x[:, 4:6], [1] * 2, cache, mask=Causal())
+    with torch.inference_mode():
         cache.reorder(torch.tensor([0, 1]))
+    with torch.no_grad():
+        then = torch.cat((then, layer(x[:, 6:7], mask=Causal(), cache=cache)), 1)
     with torch.inference_mode():
         last = steps(layer, x[:, 7:], [1] * 2, cache, mask=Causal())
     out = torch.cat((first, then, last), 1)

@@ -185,15 +185,18 @@ def test_conversion_copies_mode_rate_device_dtype_and_what_learns():
     again = layer.to_torch()
     assert (again.training, again.dropout, again.in_proj_weight.dtype) == (False, 0.25, torch.bfloat16)
     with torch.no_grad():
-        layer.W_q.weight.zero_()
-    assert module.in_proj_weight.abs().sum() > 0
-    assert again.in_proj_weight[:8].abs().sum() > 0
+        for parameter in layer.parameters():
+            parameter.zero_()
+    for other in (module, again):
+        assert other.in_proj_weight[:8].abs().sum() > 0
+        assert other.out_proj.weight.abs().sum() > 0
     assert isinstance(SelfAttention.from_torch(module), SelfAttention)
 
 
-def test_a_bias_of_the_output_alone_goes_both_ways():
-    module = modules(bias=False)
-    module.out_proj.bias = nn.Parameter(rows(12))
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_bias_on_one_side_alone_goes_both_ways(bias):
+    module = modules(bias)
+    module.out_proj.bias = None if bias else nn.Parameter(rows(12))
     layer, x = SelfAttention.from_torch(module), rows(2, 5, 12)
     assert_close(layer(x), module(x, x, x)[0])
     assert_close(layer.to_torch()(x, x, x)[0], module(x, x, x)[0])
@@ -432,7 +435,7 @@ MESSAGES = {
     ),
     "X": (
         lambda: SelfAttention(12, 4)(torch.zeros(2, 5, 11)),
-        "SelfAttention X must be (batch, X, num_hiddens=12), got shape (2, 5, 11).",
+        "SelfAttention X must be (batch, positions, num_hiddens=12), got shape (2, 5, 11).",
     ),
     "heads": (
         lambda: SelfAttention(10, 4),
