@@ -1,6 +1,7 @@
 """Wrong input gives one class of error, with the words that are pinned here, and nothing else."""
 
 import ast
+import functools
 import pathlib
 import re
 import warnings
@@ -137,10 +138,23 @@ def branches(node: ast.expr) -> list[ast.expr]:
 
 
 SOURCE = [
-    pytest.param(text, id=f"{path.relative_to(SRC)}:{line}")
+    pytest.param(text, path.relative_to(SRC).parts[0], id=f"{path.relative_to(SRC)}:{line}")
     for path in sorted(SRC.rglob("*.py"))
     for line, text in list_messages(ast.parse(path.read_text(encoding="utf-8")))
 ]
+
+
+@functools.cache
+def list_texts(room: str) -> list[str]:
+    """Every text in the tests of a room, expressions in it as X and what a pattern escapes as it is."""
+    found = []
+    for path in sorted((pathlib.Path(__file__).parents[1] / room).glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in parts)
+                found.append(text.replace("\\", ""))
+    return found
 
 
 def test_the_source_was_read():
@@ -148,8 +162,12 @@ def test_the_source_was_read():
     assert len(SOURCE) >= 55
 
 
-@pytest.mark.parametrize("text", SOURCE)
-def test_every_message_of_the_source_is_in_the_table(text):
+@pytest.mark.parametrize(("text", "room"), SOURCE)
+def test_every_message_of_the_source_is_pinned(text, room):
+    if room in ("layers", "models"):
+        # these have no table: each family pins its own, in words
+        assert any(re.search(text, found) for found in list_texts(room)), text
+        return
     pinned = [
         *(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)),
         NO_COMPILER,

@@ -17,7 +17,8 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
         raise RegardError(f"{called} {name} must be a tensor, got {type(rows).__name__}.")
     if rows.ndim != 3 or size not in (None, rows.shape[-1]):
         wanted = size_name if size is None else f"{size_name}={size}"
-        raise RegardError(f"{called} {name} must be (batch, {name}, {wanted}), got shape {tuple(rows.shape)}.")
+        axis = "positions" if name == "X" else name
+        raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
     weight = next(layer.parameters(), None)
     if weight is not None and rows.dtype != weight.dtype and not torch.is_autocast_enabled(rows.device.type):
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
