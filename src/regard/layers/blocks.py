@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.core import RegardError
+from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import check_rate, check_rows
 from regard.layers.multihead import MultiHeadAttention
@@ -67,7 +68,8 @@ class AddNorm(nn.Module):
 
     def forward(self, X: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm_first:
-            return X + self.dropout(sublayer(self.ln(X)))
+            changed: Tensor = self.dropout(sublayer(self.ln(X)))
+            return X + changed
         out: Tensor = self.ln(X + self.dropout(sublayer(X)))
         return out
 
@@ -85,7 +87,7 @@ class EncoderBlock(nn.Module):
 
     def __init__(
         self,
-        attention: nn.Module,
+        attention: Attention,
         num_hiddens: int,
         ffn_num_hiddens: int,
         dropout: float = 0.0,
@@ -111,8 +113,7 @@ class EncoderBlock(nn.Module):
     @property
     def attention_weights(self) -> Tensor | None:
         """Those of its attention layer's last call."""
-        weights: Tensor | None = self.attention.attention_weights
-        return weights
+        return self.attention.attention_weights
 
 
 class DecoderBlock(nn.Module):
@@ -130,8 +131,8 @@ class DecoderBlock(nn.Module):
 
     def __init__(
         self,
-        attention1: nn.Module,
-        attention2: nn.Module,
+        attention1: Attention,
+        attention2: Attention,
         num_hiddens: int,
         ffn_num_hiddens: int,
         dropout: float = 0.0,
