@@ -1,0 +1,26 @@
+"""Whole models, ready to fit; each is imported when first named, since some need an extra."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.models.nadaraya_watson import NadarayaWatson
+
+__all__ = ["NadarayaWatson"]
+
+_FILES = {"NadarayaWatson": "nadaraya_watson"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_FILES[name]}"), name)
+    # the next look does not come here
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
