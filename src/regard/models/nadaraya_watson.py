@@ -206,19 +206,21 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             found: Array = samples.leave_one_out(heads, rows).numpy(force=True)
             return found
 
-        # a few samples may have several valleys, and narrow ones; the error of many, seen through some of them, has one
-        is_glance = glance < samples.most
-        step, far, most = (2 * STEP, 3.0, 1) if is_glance else (STEP, 100.0, 4)
+        # the error of few samples may have several valleys; that of many has one, wide where only some of them are seen
+        has_many = len(self.X_) > GLANCE
+        step, far = (2 * STEP, 3.0) if has_many else (STEP, 100.0)
         # beyond where the nearest neighbour begins to win, for samples spread evenly
         sharp = np.log(max(10.0, far * min(len(self.X_), 1000) ** (1 / self.n_features_in_)))
         grid, errors = _scan_widely(lambda logs: scan(logs, glance), sharp, step)
+        low = grid[errors <= 1.05 * errors.min()]
+        floors = [(low[0], low[-1])] if has_many else [(x, x) for x in grid[_find_valleys(errors)[:4]]]
         found = []
-        for middle in grid[_find_valleys(errors)[:most]]:
+        for start, end in floors:
             descent = minimize_scalar(
                 lambda log: scan(np.array([log]), samples.most)[0],
-                bounds=(middle - 4 * STEP, middle + 4 * STEP) if is_glance else (middle - STEP, middle + STEP),
+                bounds=(start - step, end + step),
                 method="bounded",
-                options={"xatol": 1e-5 if self.dtype == "float64" else 1e-3},
+                options={"xatol": 1e-3 if self.dtype == "float32" else 1e-4 if has_many else 1e-5},
             )
             found.append((float(descent.fun), float(descent.x)))
         least, best = min(found)
