@@ -18,7 +18,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from regard import RegardError, attend
 from regard.bias import Alibi, Relative
-from regard.core import Score
+from regard.core import Pointwise, Score
 from regard.engine.backends import fused
 from regard.mask import Causal, Document, Grid, Lengths, Window
 from regard.score import Additive, Cosine, Dot, Gaussian
@@ -173,7 +173,7 @@ def test_a_function_as_score_breaks_the_graph_and_is_right():
     rows = [draw(1, 2, 6, 4) for _ in range(3)]
 
     def layer(*rows: Tensor) -> Tensor:
-        return attend(*rows, score=lambda q, k: q @ k.transpose(-1, -2), mask=Causal())
+        return attend(*rows, score=lambda q, k: q @ k.mT, mask=Causal())
 
     torch._dynamo.reset()
     assert_close(torch.compile(layer, backend="aot_eager")(*rows), layer(*rows))
@@ -199,6 +199,25 @@ def test_auto_asks_without_a_break(monkeypatch):
         return attend(*rows, weigh=Entmax(), mask=Causal())
 
     assert_close(compile_whole(layer)(*rows), layer(*rows))
+
+
+def test_a_term_of_ones_own_is_not_mistaken_for_ours():
+    @dataclass(frozen=True, repr=False)
+    class Softmax(Pointwise):
+        def weight(self, scores: Tensor) -> Tensor:
+            return scores.square()
+
+        def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+            return 2 * scores
+
+    rows = [draw(1, 2, 6, 4) for _ in range(3)]
+
+    def layer(*rows: Tensor) -> Tensor:
+        return attend(*rows, weigh=Softmax(), mask=Causal(), backend="tiled")
+
+    torch._dynamo.reset()
+    for one, other in zip(pull(torch.compile(layer, backend="aot_eager"), rows), pull(layer, rows), strict=True):
+        assert_close(one, other)
 
 
 def test_a_term_first_seen_by_the_compiler():

@@ -12,8 +12,10 @@ from torch import nn
 from regard import RegardError
 from regard.layers import (
     AdditiveAttention,
+    AddNorm,
     BilinearAttention,
     Cache,
+    ConcatAttention,
     DecoderBlock,
     DotProductAttention,
     EncoderBlock,
@@ -37,6 +39,13 @@ def dot(*rows: Any) -> Callable[[], Any]:
 
 def heads() -> MultiHeadAttention:
     return MultiHeadAttention(4, 4, 4, 4, 2)
+
+
+def changed() -> Any:
+    layer, keys = DotProductAttention(), ONES(2, 7, 4)
+    layer(QUERIES, keys, VALUES)
+    keys.zero_()
+    return layer.attention_weights
 
 
 def lazy() -> Any:
@@ -84,14 +93,29 @@ MESSAGES: dict[str, Callable[[], Any]] = {
         masked_softmax(ONES(2, 3, 5), torch.tensor([1, 2, 3, 4]))
     ),
     "PositionWiseFFN activation must be one of 'relu', 'gelu', 'silu', got 'sine'.": lambda: PositionWiseFFN(
-        4, 8, activation="sine"
+        4, 8, 4, activation="sine"
     ),
+    "ConcatAttention activation must be one of 'tanh', 'relu', 'sigmoid', 'gelu', 'silu', 'leaky_relu', got 'sine'.": (
+        lambda: ConcatAttention(6, 4, activation="sine")
+    ),
+    "AddNorm with norm_first=True needs the sublayer itself as Y, got a tensor.": lambda: AddNorm(4, norm_first=True)(
+        QUERIES, QUERIES
+    ),
+    "EncoderBlock attention must be an attention layer, got int.": lambda: EncoderBlock(24, 48, 8),
+    "DecoderBlock caches must be (Cache(), Cache(is_static=True)): the source is read once.": lambda: DecoderBlock(
+        heads(), heads(), 4, 8
+    )(QUERIES, QUERIES, caches=(Cache(), Cache())),
+    "DecoderBlock bias needs attention1 to be a MultiHeadAttention, got DotProductAttention.": lambda: DecoderBlock(
+        DotProductAttention(), heads(), 4, 8
+    )(QUERIES, QUERIES, bias=ONES(3, 3)),
+    "DotProductAttention attention_weights cannot be made any more: what the call was given has been changed in place."
+    " Read them right after the call.": changed,
     "EncoderBlock X must be (batch, positions, num_hiddens=4), got shape (2, 3, 5).": lambda: EncoderBlock(
         heads(), 4, 8
     )(ONES(2, 3, 5)),
     "DecoderBlock caches need attention1 to be a MultiHeadAttention, got DotProductAttention.": lambda: DecoderBlock(
         DotProductAttention(), heads(), 4, 8
-    )(QUERIES, QUERIES, caches=(Cache(), Cache())),
+    )(QUERIES, QUERIES, caches=(Cache(), Cache(is_static=True))),
     "convolution_as_attention conv must be an nn.Conv2d, got Conv1d.": lambda: convolution_as_attention(
         nn.Conv1d(2, 2, 3)
     ),

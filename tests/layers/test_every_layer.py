@@ -117,7 +117,7 @@ LAYERS: dict[str, tuple[Make, Inputs]] = {
     "RelativeBias": (lambda: Biased(RelativeBias(2, 8, 6)), lambda: one()[:1]),
     "AlibiBias": (lambda: Biased(AlibiBias(2, learns=True)), lambda: one()[:1]),
     "DenseBias": (lambda: Biased(DenseBias(2, 5, 5)), lambda: one()[:1]),
-    "PositionWiseFFN": (lambda: PositionWiseFFN(D, 10, 0.1), lambda: one()[:1]),
+    "PositionWiseFFN": (lambda: PositionWiseFFN(D, 10, 7, 0.1), lambda: one()[:1]),
     "AddNorm": (Summed, lambda: one()[:1]),
     "EncoderBlock": (lambda: EncoderBlock(heads(), D, 10, 0.1), one),
     "pre-norm": (lambda: EncoderBlock(heads(), D, 10, 0.1, norm_first=True), one),

@@ -95,6 +95,14 @@ class TestReinforce:
         assert with_one < 0.6 * without
 
 
+def test_an_empty_batch_teaches_nothing():
+    layer = HardAttention()
+    layer(*(torch.zeros(0, n, 4, requires_grad=True) for n in (3, 5, 5)))
+    loss = layer.reinforce(torch.zeros(0))
+    assert loss == 0
+    assert layer.baseline == 0
+
+
 def test_surrogate_is_the_formula_and_the_baseline_moves_after():
     query, key, values = make_rows(3)
     layer = HardAttention(entropy=0.3, momentum=0.8).double()

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard import RegardError
+from regard.layers.multihead import MultiHeadAttention
 from regard.layers.scored import (
     AdditiveAttention,
     BilinearAttention,
@@ -161,6 +163,43 @@ def test_a_look_changes_nothing():
     assert layer.attention_weights is layer.attention_weights
 
 
+def test_a_dense_bias_is_not_copied():
+    layer = MultiHeadAttention(4, 4, 4, 4, 2)
+    rows, bias = torch.randn(1, 50, 4), torch.randn(2, 50, 50)
+    layer(rows, rows, rows, bias=bias)
+    assert layer._seen.bias.data_ptr() == bias.data_ptr()
+    bias.zero_()
+    with pytest.raises(RegardError, match="changed in place"):
+        _ = layer.attention_weights
+
+
+def test_a_module_as_score_is_watched():
+    score = nn.Bilinear(2, 2, 1)
+
+    class Score(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = score
+
+        def forward(self, query: Tensor, key: Tensor) -> Tensor:
+            return (query @ self.inner.weight[0]) @ key.mT
+
+    layer = MultiHeadAttention(4, 4, 4, 4, 2, score=Score())
+    layer(*[torch.randn(1, 5, 4)] * 3)
+    with torch.no_grad():
+        score.weight.add_(1.0)
+    with pytest.raises(RegardError, match="changed in place"):
+        _ = layer.attention_weights
+
+
+def test_nothing_is_kept_where_nobody_looks():
+    layer = DotProductAttention()
+    layer.shows_weights = False
+    layer(*rows())
+    assert layer._seen is None
+    assert layer.attention_weights is None
+
+
 def test_nothing_to_see_before_a_call():
     assert DotProductAttention().attention_weights is None
 
@@ -181,3 +220,9 @@ def test_autocast():
         out = layer(*(x.detach().float() for x in rows()))
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.float(), layer(*(x.detach().float() for x in rows())), rtol=0.05, atol=0.05)
+    # one of them is half precision already
+    query, key, value = (x.detach().float() for x in rows())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert DotProductAttention()(query, key.bfloat16(), value).dtype == torch.bfloat16
+    with pytest.raises(RegardError, match="share one dtype"):
+        DotProductAttention()(query, key, value.double())

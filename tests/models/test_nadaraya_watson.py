@@ -307,7 +307,7 @@ def test_one_sample():
 
 def test_weights_of_nothing():
     # newer releases of scikit-learn say so themselves
-    with pytest.raises(ValueError, match="zero"):
+    with pytest.raises(ValueError, match="NadarayaWatson sample_weight must not be zero everywhere, got 3 zeros."):
         NadarayaWatson().fit(X, Y, sample_weight=np.zeros(3))
 
 

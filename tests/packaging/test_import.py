@@ -9,7 +9,10 @@ import sys
 SRC = pathlib.Path(__file__).parents[2] / "src"
 MOST_SECONDS = 0.5
 # imported where they are used; torch's compiler alone costs seconds
-LATE = {"matplotlib", "triton", "lightning", "transformers", "torch._dynamo", "torch._inductor"}
+LATE = {
+    "matplotlib", "sklearn", "scipy", "torchdiffeq", "triton", "lightning", "transformers", "torch._dynamo",
+    "torch._inductor",
+}  # fmt: skip
 
 PROBE = """
 import importlib, json, sys, time

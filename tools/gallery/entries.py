@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.bias import Alibi, Dense, Quadratic, Relative
 from regard.core import Term
+from regard.core.masks import And, Not, Or
 from regard.engine import find_weights
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.floater import Floater
@@ -52,9 +53,27 @@ def _noise(*shape: int) -> Tensor:
 def _entry(name: str, formula: str, room: str, term: Any, flat: bool = False, **rest: Any) -> Entry:
     """A term beside the defaults; `flat` where all scores shall be equal, so that it shows alone."""
     shown = {room: term, **rest}
-    words = ", ".join(f"{key}={value!r}" for key, value in shown.items())
+    words = ", ".join(f"{key}={_write(value)}" for key, value in shown.items())
     rows = torch.zeros(1, COUNT, WIDTH) if flat else _walk()
     return Entry(name, formula, f"attend(query, key, value, {words})", lambda: find_weights(rows, rows, **shown)[0])
+
+
+def _write(term: Any) -> str:
+    """The term as one would type it, tensors and functions by the names of their fields."""
+    if isinstance(term, And | Or):
+        return f"{_write(term.one)} {'&' if isinstance(term, And) else '|'} {_write(term.other)}"
+    if isinstance(term, Not):
+        return f"~{_write(term.one)}"
+    parts = []
+    for field in fields(term):
+        value = getattr(term, field.name)
+        if isinstance(value, Tensor) or callable(value):
+            parts.append(field.name if field.default is MISSING else f"{field.name}={field.name}")
+        elif field.default is MISSING:
+            parts.append(repr(value))
+        elif value != field.default and field.repr:
+            parts.append(f"{field.name}={value!r}")
+    return f"{type(term).__name__}({', '.join(parts)})"
 
 
 def _score(formula: str, term: Any, name: str | None = None, **rest: Any) -> Entry:

@@ -53,7 +53,11 @@ def attend(
     """
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, generator, backend)
     terms = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
-    if torch.compiler.is_compiling() and plan.backend != "fused" and can_travel(*terms):
+    if torch.compiler.is_compiling() and plan.backend != "fused":
+        if not all(map(can_travel, terms)):
+            # the graph breaks here: nothing follows a caller's own function
+            run: Callable[..., Tensor] = torch.compiler.disable(_carry_out_eagerly)
+            return run(plan, generator, query, key, value)
         seed = draw_seed(generator) if dropout else 0
         drawn = terms[1].settle(plan.call.sizes)
         options = {"dropout": dropout, "seed": seed, "backend": backend}
@@ -68,6 +72,12 @@ def attend_seeded(
     """`attend` with the seed of its dropout already drawn."""
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend)
     return _carry_out(plan, replace(plan.call, seed=seed), query, key, value)
+
+
+def _carry_out_eagerly(
+    plan: Plan, generator: torch.Generator | None, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    return _carry_out(plan, _draw(plan.call, generator), query, key, value)
 
 
 def _carry_out(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Luggage:
             return "null"
         if isinstance(value, Term):
             parts = [f'"{field.name}":{self._write(getattr(value, field.name))}' for field in value._fields]
-            return '{"' + type(value).__name__ + '":{' + ",".join(parts) + "}}"
+            return '{"' + _name(type(value)) + '":{' + ",".join(parts) + "}}"
         if isinstance(value, Tensor):
             self.tensors.append(value)
             return f'{{"tensor":{len(self.tensors) - 1}}}'
@@ -52,9 +52,23 @@ class Luggage:
         return f'{{"integer":{len(self.integers) - 1}}}'
 
 
-def can_travel(*terms: Term | None) -> bool:
-    """Whether nothing in the terms is a function or a generator of random numbers."""
-    return not any(isinstance(term, Custom) or getattr(term, "generator", None) is not None for term in terms)
+def can_travel(term: Term | None) -> bool:
+    """Whether a term is the library's own, and neither it nor a part of it holds a function or a generator."""
+    if term is None:
+        return True
+    if isinstance(term, Custom) or not type(term).__module__.startswith("regard."):
+        return False
+    for field in term._fields:
+        value = getattr(term, field.name)
+        if isinstance(value, torch.Generator) or (callable(value) and not isinstance(value, Term | Tensor)):
+            return False
+        if isinstance(value, Term) and not can_travel(value):
+            return False
+    return True
+
+
+def _name(cls: type[Term]) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], numbers: Sequence[float]) -> list[Any]:
@@ -73,20 +87,19 @@ def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], number
         if not isinstance(value, dict):
             return value
         ((name, rest),) = value.items()
-        return found[name][rest] if name in found else _name_terms()[name](**{k: read(v) for k, v in rest.items()})
+        return found[name][rest] if name in found else _find(name)(**{k: read(v) for k, v in rest.items()})
 
     return [read(value) for value in json.loads(text)]
 
 
 @lru_cache
-def _name_terms() -> dict[str, type[Term]]:
-    """Every term class of the library by its name."""
-    found, rest = {}, [Term]
-    while rest:
+def _find(name: str) -> type[Term]:
+    """The class of that name, which is there, since a term of it was taken apart."""
+    rest: list[type[Term]] = [Term]
+    while _name(rest[-1]) != name:
         cls = rest.pop()
-        found[cls.__name__] = cls
-        rest += [heir for heir in cls.__subclasses__() if heir.__module__.startswith("regard.")]
-    return found
+        rest += cls.__subclasses__()
+    return rest[-1]
 
 
 def attend_whole(

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from regard.core import Bias, Mask, Score, Term, Weigh
+from regard.core import Bias, Mask, RegardError, Score, Term, Weigh
 from regard.core.bits import draw_seed
 from regard.engine import attend, find_weights
 from regard.mask import Full
-from regard.score import Dot
+from regard.score import Custom, Dot
 from regard.weigh import Hard, Softmax
 
 T = TypeVar("T", bound=object)
@@ -20,7 +21,7 @@ T = TypeVar("T", bound=object)
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the weights of a call are made of: O(n) numbers, without gradients."""
+    """What the weights of a call are made of, without gradients: O(n) numbers, and what the caller holds anyway."""
 
     query: Tensor
     key: Tensor
@@ -28,13 +29,32 @@ class Seen:
     weigh: Weigh
     mask: Mask | Tensor
     bias: Bias | Tensor | None
+    # how often each tensor had been changed in place; not known within a compiled function
+    versions: tuple[int, ...] = ()
+
+    def list_tensors(self) -> list[Tensor]:
+        """Every tensor that is still the caller's."""
+        found = [self.query, self.key]
+        for part in (self.score, self.weigh, self.mask, self.bias):
+            if isinstance(part, Custom):
+                part = part.function
+            if isinstance(part, nn.Module):
+                found += part.parameters()
+            elif isinstance(part, Tensor):
+                found.append(part)
+            elif isinstance(part, Term):
+                found += _walk(part)
+        return found
 
 
 class Attention(nn.Module):
     """A layer that calls `attend` and can show its weights.
 
-    A layer calls `self._attend` in place of `attend`; all else is its own.
+    A layer calls `self._attend` in place of `attend`; all else is its own. It keeps the call's query and key for that
+    until the next call; `shows_weights = False` keeps nothing.
     """
+
+    shows_weights = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,10 +66,15 @@ class Attention(nn.Module):
         """The weights of the last call, (batch, queries, keys) or (batch, heads, queries, keys), before dropout.
 
         They are made when first read, and not at all if nobody asks; None before the first call. Between the call and
-        the first look its inputs must not be changed in place.
+        the first look its inputs must not be changed in place, nor what a function given as score closes over.
         """
         if self._weights is None and self._seen is not None:
             seen = self._seen
+            if seen.versions and seen.versions != _list_versions(seen):
+                raise RegardError(
+                    f"{type(self).__name__} attention_weights cannot be made any more: what the call was given has been"
+                    " changed in place. Read them right after the call."
+                )
             self._weights = find_weights(
                 seen.query, seen.key, score=seen.score, weigh=seen.weigh, mask=seen.mask, bias=seen.bias
             )
@@ -71,8 +96,13 @@ class Attention(nn.Module):
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
             # the draw of this call, also when it is looked at
             weigh = replace(weigh, seed=draw_seed(weigh.generator))
-        self._weights = None
-        self._seen = Seen(query.detach(), key.detach(), _copy(score), _copy(weigh), mask, _copy(bias))
+        self._seen = self._weights = None
+        if self.shows_weights:
+            most = query.numel() + key.numel()
+            rows = query.detach(), key.detach()
+            self._seen = Seen(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
+            if not torch.compiler.is_compiling():
+                self._seen = replace(self._seen, versions=_list_versions(self._seen))
         rate = dropout if self.training else 0.0
         return attend(query, key, value, score=score, weigh=weigh, mask=mask, bias=bias, dropout=rate)
 
@@ -81,10 +111,34 @@ class Attention(nn.Module):
         return {**self.__dict__, "_seen": None, "_weights": None}
 
 
-def _copy(term: T) -> T:
-    """The term without gradients, and with its own numbers: an optimiser changes parameters in place."""
+def _copy(term: T, most: int) -> T:
+    """The term without gradients, and with its own numbers, since an optimiser changes parameters in place.
+
+    What has more than `most` numbers, as a dense bias, stays the caller's.
+    """
     if isinstance(term, Tensor):
-        return term.detach().clone()  # type: ignore[return-value]
+        return _take(term, most)  # type: ignore[return-value]
     if not isinstance(term, Term) or not term.tensors:
         return term
-    return term.with_tensors([x.detach().clone() for x in term.tensors])
+    return term.with_tensors([_take(x, most) for x in term.tensors])
+
+
+def _take(x: Tensor, most: int) -> Tensor:
+    return x.detach().clone() if x.numel() <= most else x.detach()
+
+
+def _walk(term: Term) -> list[Tensor]:
+    """All tensors in a term and its parts, indices too."""
+    found: list[Tensor] = []
+    for field in term._fields:
+        value = getattr(term, field.name)
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, Term):
+            found += _walk(value)
+    return found
+
+
+def _list_versions(seen: Seen) -> tuple[int, ...]:
+    # tensors of inference mode are not counted, nor can they be changed outside of it
+    return tuple(0 if x.is_inference() else x._version for x in seen.list_tensors())

@@ -10,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.core import RegardError
+from regard.core import Bias, RegardError
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import check_rate, check_rows
-from regard.layers.multihead import MultiHeadAttention
+from regard.layers.multihead import MultiHeadAttention, SelfAttention
 from regard.mask import Causal
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -27,50 +27,67 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class PositionWiseFFN(nn.Module):
     """The same two-layer network at every position: dense2(act(dense1(x))).
 
-    >>> PositionWiseFFN(4, 8)(torch.ones(2, 3, 4)).shape
-    torch.Size([2, 3, 4])
+    >>> PositionWiseFFN(4, 8, 5)(torch.ones(2, 3, 4)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(
-        self, num_hiddens: int, ffn_num_hiddens: int, dropout: float = 0.0, *, activation: str = "relu"
+        self,
+        ffn_num_input: int,
+        ffn_num_hiddens: int,
+        ffn_num_outputs: int,
+        dropout: float = 0.0,
+        *,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
         check_rate(self, dropout)
         if activation not in ACTIVATIONS:
             names = ", ".join(map(repr, ACTIVATIONS))
             raise RegardError(f"PositionWiseFFN activation must be one of {names}, got {activation!r}.")
-        self.dense1 = nn.Linear(num_hiddens, ffn_num_hiddens)
-        self.dense2 = nn.Linear(ffn_num_hiddens, num_hiddens)
+        self.ffn_num_input = ffn_num_input
+        self.dense1 = nn.Linear(ffn_num_input, ffn_num_hiddens)
+        self.dense2 = nn.Linear(ffn_num_hiddens, ffn_num_outputs)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, X: Float[Tensor, "batch positions num_hiddens"]) -> Float[Tensor, "batch positions num_hiddens"]:
+    def forward(
+        self, X: Float[Tensor, "batch positions ffn_num_input"]
+    ) -> Float[Tensor, "batch positions ffn_num_outputs"]:
+        check_rows(self, X, "X", "ffn_num_input", self.ffn_num_input)
         hidden = ACTIVATIONS[self.activation](self.dense1(X))
         out: Tensor = self.dense2(self.dropout(hidden))
         return out
 
 
 class AddNorm(nn.Module):
-    """A residual connection around a sublayer, and a layer norm: after the sum, or before the sublayer (`norm_first`).
+    """A residual connection and a layer norm, `ln`: the norm of X + Y.
 
-    >>> AddNorm(4)(torch.ones(2, 3, 4), lambda X: 0 * X).shape
+    >>> AddNorm(4)(torch.ones(2, 3, 4), torch.ones(2, 3, 4)).shape
     torch.Size([2, 3, 4])
 
-    `ln` is its norm, as in the textbook.
+    Y is what a sublayer made of X, or the sublayer itself; with `norm_first`, which needs the sublayer, the norm comes
+    before it: X + sublayer(ln(X)).
     """
 
     def __init__(self, num_hiddens: int, dropout: float = 0.0, *, norm_first: bool = False) -> None:
         super().__init__()
         check_rate(self, dropout)
+        self.num_hiddens = num_hiddens
         self.ln = nn.LayerNorm(num_hiddens)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
-    def forward(self, X: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, X: Tensor, Y: Tensor | Callable[[Tensor], Tensor]) -> Tensor:
+        check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
+        changed: Tensor
         if self.norm_first:
-            changed: Tensor = self.dropout(sublayer(self.ln(X)))
+            if isinstance(Y, Tensor):
+                raise RegardError("AddNorm with norm_first=True needs the sublayer itself as Y, got a tensor.")
+            changed = self.dropout(Y(self.ln(X)))
             return X + changed
-        out: Tensor = self.ln(X + self.dropout(sublayer(X)))
+        changed = self.dropout(Y if isinstance(Y, Tensor) else Y(X))
+        out: Tensor = self.ln(X + changed)
         return out
 
 
@@ -82,7 +99,8 @@ class EncoderBlock(nn.Module):
     >>> block(torch.ones(2, 100, 24), torch.tensor([3, 2])).shape
     torch.Size([2, 100, 24])
 
-    `attention` is any layer called (queries, keys, values, valid_lens); what else a call is given goes to it.
+    `attention` is any layer called (queries, keys, values, valid_lens), or `SelfAttention`; what else a call is given
+    goes to it.
     """
 
     def __init__(
@@ -96,17 +114,22 @@ class EncoderBlock(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
+        _check_attention(self, attention=attention)
         self.num_hiddens = num_hiddens
         self.attention = attention
         self.addnorm1 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
-        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, dropout, activation=activation)
+        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, num_hiddens, dropout, activation=activation)
         self.addnorm2 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
 
     def forward(
         self, X: Float[Tensor, "batch positions num_hiddens"], valid_lens: Tensor | None = None, **terms: Any
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
-        Y = self.addnorm1(X, lambda x: self.attention(x, x, x, valid_lens, **terms))
+        attention = self.attention
+        if isinstance(attention, SelfAttention):
+            Y = self.addnorm1(X, lambda x: attention(x, valid_lens, **terms))
+        else:
+            Y = self.addnorm1(X, lambda x: attention(x, x, x, valid_lens, **terms))
         out: Tensor = self.addnorm2(Y, self.ffn)
         return out
 
@@ -125,8 +148,8 @@ class DecoderBlock(nn.Module):
     >>> block(torch.ones(2, 10, 24), torch.ones(2, 100, 24), torch.tensor([3, 2])).shape
     torch.Size([2, 10, 24])
 
-    Position i sees positions up to i. With `caches`, one `Cache` for each attention, X holds the new positions alone: a
-    step gives what the whole sequence would. That of the source is `Cache(is_static=True)`.
+    Position i sees positions up to i; `bias` is added to those scores. With `caches`, (Cache(), Cache(is_static=True)),
+    X holds the new positions alone: a step gives what the whole sequence would.
     """
 
     def __init__(
@@ -141,11 +164,12 @@ class DecoderBlock(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
+        _check_attention(self, attention1=attention1, attention2=attention2)
         self.num_hiddens = num_hiddens
         self.attention1, self.attention2 = attention1, attention2
         self.addnorm1 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
         self.addnorm2 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
-        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, dropout, activation=activation)
+        self.ffn = PositionWiseFFN(num_hiddens, ffn_num_hiddens, num_hiddens, dropout, activation=activation)
         self.addnorm3 = AddNorm(num_hiddens, dropout, norm_first=norm_first)
 
     def forward(
@@ -154,29 +178,44 @@ class DecoderBlock(nn.Module):
         memory: Float[Tensor, "batch source_positions width"],
         memory_valid_lens: Tensor | None = None,
         *,
+        bias: Bias | Tensor | None = None,
         caches: tuple[Cache, Cache] | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
-        own, other = caches or (None, None)
-        Y = self.addnorm1(X, lambda x: self._look_back(x, own))
+        check_rows(self, memory, "memory", "width", None)
+        own, other = self._check_caches(caches)
+        Y = self.addnorm1(X, lambda x: self._look_back(x, own, bias))
         given = {} if other is None else {"cache": other}
         Z = self.addnorm2(Y, lambda y: self.attention2(y, memory, memory, memory_valid_lens, **given))
         out: Tensor = self.addnorm3(Z, self.ffn)
         return out
 
-    def _look_back(self, x: Tensor, cache: Cache | None) -> Tensor:
+    def _look_back(self, x: Tensor, cache: Cache | None, bias: Bias | Tensor | None) -> Tensor:
         out: Tensor
-        if isinstance(self.attention1, MultiHeadAttention):
-            out = self.attention1(x, x, x, mask=Causal(), cache=cache)
-        elif cache is not None:
+        if isinstance(self.attention1, SelfAttention):
+            out = self.attention1(x, mask=Causal(), bias=bias, cache=cache)
+        elif isinstance(self.attention1, MultiHeadAttention):
+            out = self.attention1(x, x, x, mask=Causal(), bias=bias, cache=cache)
+        elif bias is not None:
             raise RegardError(
-                f"DecoderBlock caches need attention1 to be a MultiHeadAttention, got {type(self.attention1).__name__}."
+                f"DecoderBlock bias needs attention1 to be a MultiHeadAttention, got {type(self.attention1).__name__}."
             )
         else:
             # a length for each query says the same, and every layer knows it
             valid_lens = torch.arange(1, x.shape[1] + 1, device=x.device).expand(x.shape[0], -1)
             out = self.attention1(x, x, x, valid_lens)
         return out
+
+    def _check_caches(self, caches: tuple[Cache, Cache] | None) -> tuple[Cache | None, Cache | None]:
+        if caches is None:
+            return None, None
+        if not isinstance(caches, tuple) or [type(x) for x in caches] != [Cache, Cache] or not caches[1].is_static:
+            raise RegardError("DecoderBlock caches must be (Cache(), Cache(is_static=True)): the source is read once.")
+        for name in ("attention1", "attention2"):
+            kind = type(getattr(self, name))
+            if not issubclass(kind, MultiHeadAttention):
+                raise RegardError(f"DecoderBlock caches need {name} to be a MultiHeadAttention, got {kind.__name__}.")
+        return caches
 
     @property
     def attention_weights(self) -> tuple[Tensor | None, Tensor | None]:
@@ -202,3 +241,9 @@ class AttentionDecoder(nn.Module):
     def attention_weights(self) -> Any:
         """The weights of the last call."""
         raise NotImplementedError
+
+
+def _check_attention(block: nn.Module, **layers: object) -> None:
+    for name, layer in layers.items():
+        if not isinstance(layer, nn.Module):
+            raise RegardError(f"{type(block).__name__} {name} must be an attention layer, got {type(layer).__name__}.")

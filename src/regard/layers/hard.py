@@ -233,10 +233,12 @@ class HardAttention(Attention):
             part = -(gain if gain.ndim == 2 else gain.unsqueeze(-1)) * draw.log_prob
             if self.entropy:
                 part = part - self.entropy * draw.entropy
-            parts.append(part.sum(-1).mean())
+            # the mean over an empty batch would be NaN
+            parts.append(part.sum() / max(part.shape[0], 1))
         # the layer lets go of the graph
         self._draw = None
-        self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - self.momentum)
+        if reward.numel():
+            self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - self.momentum)
         return torch.stack(parts).sum()
 
     def extra_repr(self) -> str:

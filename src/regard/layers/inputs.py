@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -43,7 +45,13 @@ def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, key
     """`valid_lens` as a mask: None, (batch,) or (batch, queries)."""
     if valid_lens is None:
         return Full()
-    called, (batch, n), m = type(layer).__name__, queries.shape[:2], keys.shape[1]
+    check_lengths(type(layer).__name__, valid_lens, (*queries.shape[:2], keys.shape[1]), keys.device)
+    return Lengths(valid_lens)
+
+
+def check_lengths(called: str, valid_lens: Tensor, sizes: Sequence[int], device: torch.device) -> None:
+    """Complain unless these are lengths for (batch, queries, keys)."""
+    batch, n, m = sizes
     if not isinstance(valid_lens, Tensor):
         raise RegardError(f"{called} valid_lens must be a tensor of integers, got {type(valid_lens).__name__}.")
     if tuple(valid_lens.shape) not in ((batch,), (batch, n)):
@@ -52,12 +60,20 @@ def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, key
             f" got shape {tuple(valid_lens.shape)}."
         )
     low, high = (None, None) if torch.compiler.is_compiling() else (0, m)
-    if problem := misfit_integers("valid_lens", valid_lens, keys.device, low, high, "the number of keys"):
+    if problem := misfit_integers("valid_lens", valid_lens, device, low, high, "the number of keys"):
         raise RegardError(f"{called} {problem}")
-    return Lengths(valid_lens)
+
+
+def join_dtypes(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """All three in autocast's dtype where it is on; as they are elsewhere."""
+    device = query.device.type
+    if not torch.is_autocast_enabled(device):
+        return query, key, value
+    dtype = torch.get_autocast_dtype(device)
+    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def check_rate(layer: nn.Module, dropout: float) -> None:
     """Complain unless `dropout` is a probability below one."""
-    if not 0 <= dropout < 1:
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise RegardError(f"{type(layer).__name__} dropout must lie in [0, 1), got {dropout}.")

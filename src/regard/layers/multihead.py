@@ -78,6 +78,8 @@ class MultiHeadAttention(Attention):
         self.num_hiddens, self.num_heads, self.num_key_heads = num_hiddens, num_heads, num_key_heads
         self.head_width = num_hiddens // num_heads
         self.dropout, self.weigh, self.position = dropout, as_weigh(weigh), position
+        # False only in what `from_torch` makes of a module that has positions first
+        self.batch_first = True
         self.W_q = nn.Linear(query_size, num_hiddens, bias=bias)
         self.W_k = nn.Linear(key_size, num_key_heads * self.head_width, bias=bias)
         self.W_v = nn.Linear(value_size, num_key_heads * self.head_width, bias=bias)
@@ -109,6 +111,8 @@ class MultiHeadAttention(Attention):
         With a `cache`, keys are those it holds and then these, and lengths beyond them mean all so far. A call that is
         refused leaves the cache as it was.
         """
+        if not self.batch_first:
+            queries, keys, values = (_turn(x) for x in (queries, keys, values))
         check_rows(self, queries, "queries", "query_size", self.query_size)
         if cache is not None and not isinstance(cache, Cache):
             raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
@@ -136,7 +140,7 @@ class MultiHeadAttention(Attention):
                 cache.truncate(before)
             raise
         mixed: Tensor = self.W_o(out.transpose(1, 2).flatten(2))
-        return mixed
+        return mixed if self.batch_first else mixed.transpose(0, 1)
 
     def _remember(
         self, queries: Tensor, keys: Tensor | None, values: Tensor | None, cache: Cache | None
@@ -179,20 +183,22 @@ class MultiHeadAttention(Attention):
         >>> torch.allclose(layer(rows, rows, rows), module(rows, rows, rows)[0], atol=1e-6)
         True
 
-        Ours is always batch first. Masks are ours too, True = attend: `mask=Causal()`, and `mask=~key_padding_mask[:,
-        None, None]` or `valid_lens`. Where all keys of a sequence are padded, the module's answer is NaN if it needs
-        weights; ours is zeros (before W_o's bias), and so are the weights.
+        It takes and gives rows as the module does, positions first unless that has `batch_first`. Masks are ours, True
+        is attend: `mask=Causal()`, and `mask=~key_padding_mask[:, None, None]` or `valid_lens`. Where all keys of a
+        sequence are padded, the module's answer is NaN if it needs weights; ours is zeros (before W_o's bias), and so
+        are the weights.
         """
         check_torch(cls.__name__, module)
         # on no device: nothing is drawn for weights that are replaced
         with torch.device("meta"):
             layer = cls._of_sizes(module)
         take_weights(layer, module)
+        layer.batch_first = module.batch_first
         return layer.train(module.training)
 
-    def to_torch(self, *, batch_first: bool = True) -> nn.MultiheadAttention:
+    def to_torch(self) -> nn.MultiheadAttention:
         """An `nn.MultiheadAttention` with copies of this layer's weights; grouped heads are written out."""
-        return make_torch(self, batch_first)
+        return make_torch(self)
 
     @classmethod
     def _of_sizes(cls, module: nn.MultiheadAttention) -> Self:
@@ -233,7 +239,7 @@ class SelfAttention(MultiHeadAttention):
         weigh: Weigh | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
+        check_rows(self, X if self.batch_first else _turn(X), "X", "num_hiddens", self.num_hiddens)
         if cache is not None and cache.is_static:
             raise RegardError("SelfAttention adds keys at each step: take a Cache() that is not static.")
         return super().forward(X, X, X, valid_lens, mask=mask, bias=bias, score=score, weigh=weigh, cache=cache)
@@ -285,9 +291,14 @@ def _start_score(name: str, heads: int, width: int) -> dict[str, Tensor]:
     return {}
 
 
+def _turn(rows: Any) -> Any:
+    """(positions, batch, width) as (batch, positions, width); what is no such tensor is complained about later."""
+    return rows.transpose(0, 1) if isinstance(rows, Tensor) and rows.ndim > 1 else rows
+
+
 def _split(rows: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · width) as (batch, heads, n, width)."""
-    return rows.view(*rows.shape[:2], heads, rows.shape[2] // heads).transpose(1, 2)
+    return rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads).transpose(1, 2)
 
 
 def _join(lengths: Mask, mask: Mask | Tensor | None) -> Mask:

@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import RegardError, Score, Weigh
+from regard.engine.check import as_weigh
 from regard.layers.attention import Attention
-from regard.layers.inputs import as_lengths, check_rate, check_rows, check_together
+from regard.layers.inputs import as_lengths, check_lengths, check_rate, check_rows, check_together, join_dtypes
 from regard.score import Additive, Bilinear, Concat, Cosine, Dot
+from regard.score.additive import ACTIVATIONS, name_activations
 from regard.weigh import Softmax
 
 
@@ -25,17 +27,14 @@ def masked_softmax(
 
     `valid_lens` is one length for each sequence or one for each query. A row with no valid key is all zeros.
     """
-    if scores.ndim != 3:
-        raise RegardError(f"masked_softmax scores must be (batch, queries, keys), got shape {tuple(scores.shape)}.")
+    if not isinstance(scores, Tensor) or scores.ndim != 3:
+        found = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise RegardError(f"masked_softmax scores must be (batch, queries, keys), got {found}.")
     if valid_lens is None:
         return torch.softmax(scores, -1)
-    batch, n, m = scores.shape
-    if tuple(valid_lens.shape) not in ((batch,), (batch, n)):
-        raise RegardError(
-            f"masked_softmax valid_lens must be (batch,)=({batch},) or (batch, queries)=({batch}, {n}),"
-            f" got shape {tuple(valid_lens.shape)}."
-        )
-    allowed = torch.arange(m, device=scores.device) < valid_lens.view(batch, -1, 1)
+    check_lengths("masked_softmax", valid_lens, scores.shape, scores.device)
+    each = valid_lens[:, None, None] if valid_lens.ndim == 1 else valid_lens[:, :, None]
+    allowed = torch.arange(scores.shape[2], device=scores.device) < each
     return Softmax()(scores, allowed.expand(scores.shape))
 
 
@@ -46,7 +45,7 @@ class ScoredAttention(Attention):
         super().__init__()
         check_rate(self, dropout)
         self.query_size, self.key_size = query_size, key_size
-        self.dropout, self.weigh = dropout, weigh
+        self.dropout, self.weigh = dropout, as_weigh(weigh)
 
     def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
         """The rows that meet, and their score."""
@@ -65,8 +64,7 @@ class ScoredAttention(Attention):
         check_together(self, queries, keys, values)
         mask = as_lengths(self, valid_lens, queries, keys)
         query, key, score = self.compare(queries, keys)
-        # where autocast made the projections half precision, the values follow
-        values = values.to(query.dtype)
+        query, key, values = join_dtypes(query, key, values)
         return self._attend(query, key, values, score=score, weigh=self.weigh, mask=mask, dropout=self.dropout)
 
     def extra_repr(self) -> str:
@@ -167,6 +165,8 @@ class ConcatAttention(ScoredAttention):
         weigh: Weigh = Softmax(),
     ) -> None:
         super().__init__(query_size, key_size, dropout, weigh)
+        if activation not in ACTIVATIONS:
+            raise RegardError(f"ConcatAttention activation must be one of {name_activations()}, got {activation!r}.")
         self.activation = activation
         self.w_q = nn.Linear(query_size, 1, bias=False)
         self.w_k = nn.Linear(key_size, 1, bias=False)

@@ -48,13 +48,13 @@ def take_weights(layer: MultiHeadAttention, module: nn.MultiheadAttention) -> No
         linear.bias = None if bias is None else _own(bias)
 
 
-def make_torch(layer: MultiHeadAttention, batch_first: bool) -> nn.MultiheadAttention:
+def make_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """An `nn.MultiheadAttention` with copies of the layer's parameters."""
     _check_layer(layer)
     has_bias = any(linear.bias is not None for linear in (layer.W_q, layer.W_k, layer.W_v, layer.W_o))
     module = nn.MultiheadAttention(
         layer.num_hiddens, layer.num_heads, layer.dropout, has_bias,
-        kdim=layer.key_size, vdim=layer.value_size, batch_first=batch_first, device="meta",
+        kdim=layer.key_size, vdim=layer.value_size, batch_first=layer.batch_first, device="meta",
     )  # fmt: skip
     repeats = layer.num_heads // layer.num_key_heads
     rows = [(layer.W_q, 1), (layer.W_k, repeats), (layer.W_v, repeats)]
