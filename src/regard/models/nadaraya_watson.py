@@ -82,9 +82,13 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         if self.max_fit_samples is not None and not self.max_fit_samples >= 1:
             raise RegardError(f"NadarayaWatson max_fit_samples must be None or at least 1, got {self.max_fit_samples}.")
         rows, targets = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        if sample_weight is not None and not np.asarray(sample_weight, dtype=np.float64).any():
+            # the second sentence is scikit-learn's, and its checks ask for it
+            raise RegardError(
+                f"NadarayaWatson sample_weight is {len(rows)} zeros. Sample weights must contain at least one non-zero"
+                " number."
+            )
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise RegardError(f"NadarayaWatson sample_weight must not be zero everywhere, got {len(weight)} zeros.")
         # copies: what the caller does to the arrays later is not the model's
         self._kept = weight > 0
         self.X_, self.y_ = rows[self._kept], targets[self._kept].astype(np.float64)
