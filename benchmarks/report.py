@@ -6,13 +6,13 @@ import os
 import pathlib
 import platform
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from benchmarks.measure import Row
+from regard.core.files import write_whole
 
 HEAD = ("contender", "median", "spread", "speed", "extra memory")
 
@@ -123,21 +123,6 @@ def write_section(path: pathlib.Path, heading: str, lines: Sequence[str]) -> Non
     if following:
         text += f"\n## {rest}"
     write_whole(path, text)
-
-
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """A file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # mkstemp keeps its file private; a page is for all
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def tell(place: str, text: str) -> None:

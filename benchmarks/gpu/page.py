@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.goal import Reading
-from benchmarks.report import show_bytes, show_time, table_lines, write_section, write_whole
+from benchmarks.report import show_bytes, show_time, table_lines, write_section
+from regard.core.files import write_whole
 
 HEADING = "On a GPU"
 HEAD = ("contender", "median", "spread", "speed", "extra memory", "error", "same bits")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from regard.core.files import write_whole
 from tools.gallery.entries import list_sections
 from tools.gallery.page import save_picture, write_page
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(file=sys.stderr)
             for entry in entries:
                 (pathlib.Path(place) / entry.file).replace(out / "gallery" / entry.file)
-        (out / "gallery.md").write_text(write_page(sections, "gallery"), encoding="utf-8")
+        write_whole(out / "gallery.md", write_page(sections, "gallery"))
     except OSError as error:
         print(f"python -m tools.gallery: error: cannot write to {out}: {error.strerror}.", file=sys.stderr)
         return 2

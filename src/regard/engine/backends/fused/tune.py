@@ -12,7 +12,6 @@ import logging
 import os
 import pathlib
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
@@ -22,6 +21,7 @@ import torch
 import triton
 
 from regard.core import RegardError
+from regard.core.files import write_whole
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, choose, name_key
 
@@ -110,13 +110,8 @@ def _read(file: pathlib.Path) -> dict[str, Shape]:
 def remember(device: torch.device, key: str, shape: Shape) -> None:
     """Keep a shape; a crash leaves the old file or the new one, never half of one."""
     file = find_file(device)
-    file.parent.mkdir(parents=True, exist_ok=True)
     # another process may have written since
     _read.cache_clear()
     table = {name: asdict(known) for name, known in _read(file).items()} | {key: asdict(shape)}
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".json", delete=False) as made:
-        made.write(json.dumps(table, indent=1, sort_keys=True))
-        made.flush()
-        os.fsync(made.fileno())
-    os.replace(made.name, file)
+    write_whole(file, json.dumps(table, indent=1, sort_keys=True))
     _read.cache_clear()
