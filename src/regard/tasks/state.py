@@ -1,0 +1,103 @@
+"""Where a run stands, in one file: models, optimisers, random numbers and counters, as safetensors and JSON.
+
+A state is a tree of dicts, lists, tuples, numbers, texts and tensors. Tensors go into the file as such, the rest of the
+tree into its header; one file, so that a stop between two cannot leave halves that do not belong together. Nothing is
+ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from regard.core import RegardError
+from regard.core.files import write_whole
+
+FORMAT = "regard state 1"
+
+
+def save_state(path: pathlib.Path, state: Any) -> None:
+    """Write a state, whole or not at all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "state.safetensors")
+    ...     save_state(file, {"step": 3, "weights": [torch.ones(2), None]})
+    ...     load_state(file)
+    {'step': 3, 'weights': [tensor([1., 1.]), None]}
+    """
+    tensors: dict[str, Tensor] = {}
+    tree = _take_apart(state, tensors, "state")
+    write_whole(path, save(tensors, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
+
+
+def load_state(path: pathlib.Path, device: str | torch.device = "cpu") -> Any:
+    """The state again, bit for bit, with its tensors on `device`."""
+    try:
+        with safe_open(path, "pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise RegardError(f"{path} is not a state of a run: it has no mark {FORMAT!r}.")
+            # safe_open of a file whose tensors are fewer than its header says raises by itself
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _put_together(json.loads(metadata["tree"]), tensors)
+    except FileNotFoundError:
+        raise RegardError(f"{path} is not there: no run was saved in this place.") from None
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, RegardError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RegardError(f"{path} cannot be read as a state ({reason}): delete it, and the run begins anew.") from None
+
+
+def _take_apart(value: Any, tensors: dict[str, Tensor], place: str) -> Any:
+    """The tree as JSON has it: each value in a list of one kind and content, tensors by name."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return ["int", str(value)]
+    if isinstance(value, float):
+        # every bit, infinities and all
+        return ["float", value.hex()]
+    if isinstance(value, Tensor):
+        # tensors that share memory would be refused, or bound together when they come back
+        kept = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        # counted, since two places may read the same
+        name = f"{len(tensors)} {place}"
+        tensors[name] = kept
+        return ["tensor", name]
+    if isinstance(value, dict):
+        if odd := [key for key in value if type(key) not in (str, int)]:
+            raise RegardError(f"{place} has the key {odd[0]!r}: keys of a state must be texts or integers.")
+        parts = [
+            [_take_apart(key, tensors, place), _take_apart(x, tensors, f"{place}.{key}")] for key, x in value.items()
+        ]
+        return ["dict", parts]
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return [kind, [_take_apart(x, tensors, f"{place}.{at}") for at, x in enumerate(value)]]
+    raise RegardError(f"{place} is a {type(value).__name__}: a state holds numbers, texts, tensors, lists and dicts.")
+
+
+def _put_together(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(tree, list):
+        return tree
+    kind, content = tree
+    if kind == "int":
+        return int(content)
+    if kind == "float":
+        return float.fromhex(content)
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_put_together(key, tensors): _put_together(x, tensors) for key, x in content}
+    if kind not in ("list", "tuple"):
+        raise ValueError(f"unknown kind {kind!r}")
+    found = [_put_together(x, tensors) for x in content]
+    return found if kind == "list" else tuple(found)
