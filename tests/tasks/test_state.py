@@ -67,6 +67,11 @@ def test_tensors(tmp_path, tensor):
     assert_same(round_trip(tmp_path, {"x": [tensor, tensor]}), {"x": [tensor, tensor]})
 
 
+def test_places_that_read_the_same(tmp_path):
+    state = {"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}, 1: torch.ones(2), "1": torch.zeros(2)}
+    assert_same(round_trip(tmp_path, state), state)
+
+
 def train(model: nn.Module, optimiser: torch.optim.Optimizer, schedule, steps: int) -> None:
     for _ in range(steps):
         optimiser.zero_grad()
