@@ -1,0 +1,345 @@
+"""Translation by a GRU with attention: https://arxiv.org/abs/1409.0473, with the parameters of https://d2l.ai."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeGuard
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard import layers
+from regard.core import RegardError, Score
+from regard.layers.inputs import check_rate, join_dtypes
+from regard.layers.order import check_count
+from regard.layers.scored import ScoredAttention
+from regard.mask import Full, Lengths
+from regard.mask.integer import misfit_integers
+from regard.score import Additive
+from regard.weigh import Hard
+
+# scores by name, as (num_hiddens, dropout) makes them; a cosine lies in [-1, 1] and needs a scale to choose at all
+ATTENTIONS: dict[str, Callable[[int, float], ScoredAttention]] = {
+    "additive": lambda size, rate: layers.AdditiveAttention(size, size, size, rate),
+    "dot": lambda size, rate: layers.DotProductAttention(rate),
+    "bilinear": lambda size, rate: layers.BilinearAttention(size, size, rate),
+    "cosine": lambda size, rate: layers.CosineAttention(rate, scale=10.0, learns_scale=True),
+    "concat": lambda size, rate: layers.ConcatAttention(size, size, rate),
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"embed_size": 64, "num_hiddens": 128, "num_layers": 1},
+    "small": {"embed_size": 128, "num_hiddens": 256, "num_layers": 2, "dropout": 0.1, "is_bidirectional": True},
+    "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 2, "dropout": 0.2, "embed_dropout": 0.5,
+             "is_bidirectional": True},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that makes a `Seq2Seq` but its weights; `dataclasses.asdict` of it is JSON.
+
+    >>> Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60).num_hiddens
+    128
+
+    `attention` names a score: "additive", "dot", "bilinear", "cosine" or "concat".
+    """
+
+    src_vocab_size: int
+    tgt_vocab_size: int
+    embed_size: int = 128
+    num_hiddens: int = 256
+    num_layers: int = 2
+    dropout: float = 0.0
+    embed_dropout: float = 0.0
+    is_bidirectional: bool = False
+    attention: str = "additive"
+
+    @classmethod
+    def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> Self:
+        """The preset of that name, "tiny", "small" or "base", with whatever is to differ from it."""
+        if name not in PRESETS:
+            raise RegardError(f"Seq2Seq preset must be one of {', '.join(map(repr, PRESETS))}, got {name!r}.")
+        return cls(src_vocab_size, tgt_vocab_size, **{**PRESETS[name], **changes})
+
+
+class Seq2SeqEncoder(nn.Module):
+    """A GRU over the source.
+
+    >>> encoder = Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
+    >>> outputs, hidden = encoder(torch.ones(4, 7, dtype=torch.int64), torch.tensor([7, 3, 1, 2]))
+    >>> outputs.shape, hidden.shape
+    (torch.Size([4, 7, 16]), torch.Size([2, 4, 16]))
+
+    Outputs past `valid_lens` are zeros, and the hidden state is that of the last valid step: padding changes nothing.
+    `is_bidirectional` reads both ways with half of the hidden units each. `dropout` acts between layers,
+    `embed_dropout` on the embeddings.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_size: int,
+        num_hiddens: int,
+        num_layers: int,
+        dropout: float = 0.0,
+        *,
+        embed_dropout: float = 0.0,
+        is_bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_sizes(self, (vocab_size, embed_size, num_hiddens, num_layers), dropout, embed_dropout)
+        if is_bidirectional and num_hiddens % 2:
+            raise RegardError(f"Seq2SeqEncoder num_hiddens must be even where is_bidirectional, got {num_hiddens}.")
+        self.embedding = nn.Embedding(vocab_size, embed_size)
+        width = num_hiddens // 2 if is_bidirectional else num_hiddens
+        self.rnn = _build_gru(embed_size, width, num_layers, dropout, is_bidirectional)
+        self.embed_dropout = nn.Dropout(embed_dropout)
+
+    def forward(
+        self, X: Int[Tensor, "batch steps"], valid_lens: Tensor | None = None
+    ) -> tuple[Float[Tensor, "batch steps num_hiddens"], Float[Tensor, "layers batch num_hiddens"]]:
+        _check_tokens(self, X, self.embedding.num_embeddings)
+        embedded = self.embed_dropout(self.embedding(X))
+        if valid_lens is None:
+            outputs, hidden = self.rnn(embedded)
+            return outputs, self._join(hidden)
+        _check_lens(self, "valid_lens", valid_lens, X)
+        lens = valid_lens.cpu()
+        packed = pack_padded_sequence(embedded, lens.clamp(min=1), batch_first=True, enforce_sorted=False)
+        packed, hidden = self.rnn(packed)
+        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=X.shape[1])
+        hidden = self._join(hidden)
+        if (lens == 0).any():
+            # torch packs no empty sequence: its one step is taken back
+            is_empty = (valid_lens == 0)[:, None]
+            outputs, hidden = outputs.masked_fill(is_empty[:, None], 0), hidden.masked_fill(is_empty, 0)
+        return outputs, hidden
+
+    def _join(self, hidden: Tensor) -> Tensor:
+        """The last states of both directions side by side, as the outputs are."""
+        if not self.rnn.bidirectional:
+            return hidden
+        joined: Tensor = hidden.unflatten(0, (self.rnn.num_layers, 2)).transpose(1, 2).flatten(2)
+        return joined
+
+
+@dataclass(frozen=True, eq=False)
+class Seq2SeqState:
+    """What the decoder carries from step to step; a `regard.models.decode.State`."""
+
+    memory: Float[Tensor, "batch source num_hiddens"]
+    # what queries meet: the memory, or its projection, made once
+    keys: Float[Tensor, "batch source width"]
+    hidden: Float[Tensor, "layers batch num_hiddens"]
+    valid_lens: Tensor | None
+    # which sentence of `init_state` a row belongs to: rows of one sentence have equal memories
+    owner: Int[Tensor, " batch"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.memory.device
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def take(self, rows: Tensor) -> Self:
+        """The state whose row i is row `rows[i]` of this one."""
+        owner, moved = self.owner[rows], replace(self, hidden=self.hidden[:, rows])
+        if torch.equal(owner, self.owner):
+            # beams change places within their sentence: the memories stay
+            return moved
+        memory = self.memory[rows]
+        keys = memory if self.keys is self.memory else self.keys[rows]
+        lens = None if self.valid_lens is None else self.valid_lens[rows]
+        return replace(moved, memory=memory, keys=keys, valid_lens=lens, owner=owner)
+
+
+class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
+    """A GRU that looks at the source before each step, with the textbook's parameters.
+
+    >>> encoder = Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
+    >>> decoder = Seq2SeqAttentionDecoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
+    >>> tokens = torch.ones(4, 7, dtype=torch.int64)
+    >>> logits, state = decoder(tokens, decoder.init_state(encoder(tokens)))
+    >>> logits.shape, decoder.attention_weights.shape
+    (torch.Size([4, 7, 10]), torch.Size([4, 7, 7]))
+
+    The query is the top hidden state of the step before; the context, next to the embedding, is what the GRU reads.
+    `attention` is additive unless another layer of `regard.layers` with a score is given. Calling it step by step with
+    the state it returns is the same as one call.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_size: int,
+        num_hiddens: int,
+        num_layers: int,
+        dropout: float = 0.0,
+        *,
+        attention: ScoredAttention | None = None,
+        embed_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        _check_sizes(self, (vocab_size, embed_size, num_hiddens, num_layers), dropout, embed_dropout)
+        if attention is None:
+            attention = layers.AdditiveAttention(num_hiddens, num_hiddens, num_hiddens, dropout)
+        if not isinstance(attention, ScoredAttention):
+            raise RegardError(
+                "Seq2SeqAttentionDecoder attention must be a layer with a score, as AdditiveAttention or"
+                f" DotProductAttention, got {type(attention).__name__}."
+            )
+        if isinstance(attention.weigh, Hard) and attention.weigh.how == "sample":
+            raise RegardError(
+                f"Seq2SeqAttentionDecoder attention must not draw its weights, got weigh={attention.weigh}."
+            )
+        self.attention = attention
+        self.embedding = nn.Embedding(vocab_size, embed_size)
+        self.rnn = _build_gru(embed_size + num_hiddens, num_hiddens, num_layers, dropout)
+        self.dense = nn.Linear(num_hiddens, vocab_size)
+        self.embed_dropout = nn.Dropout(embed_dropout)
+
+    def init_state(self, enc_outputs: Any, enc_valid_lens: Tensor | None = None, *args: Any) -> Seq2SeqState:
+        """The state before the first step, of the encoder's (outputs, hidden state)."""
+        memory, hidden = enc_outputs
+        depth, size = self.rnn.num_layers, self.rnn.hidden_size
+        if memory.ndim != 3 or memory.shape[-1] != size or tuple(hidden.shape) != (depth, memory.shape[0], size):
+            raise RegardError(
+                f"Seq2SeqAttentionDecoder enc_outputs must be (batch, source, {size}) and ({depth}, batch, {size}),"
+                f" got shapes {tuple(memory.shape)} and {tuple(hidden.shape)}."
+            )
+        if enc_valid_lens is not None:
+            _check_lens(self, "enc_valid_lens", enc_valid_lens, memory)
+        layer = self.attention
+        keys = layer.W_k(memory) if _projects(layer) else memory
+        owner = torch.arange(memory.shape[0], device=memory.device)
+        return Seq2SeqState(memory, keys, hidden, enc_valid_lens, owner)
+
+    def forward(
+        self, X: Int[Tensor, "batch steps"], state: Seq2SeqState
+    ) -> tuple[Float[Tensor, "batch steps vocab_size"], Seq2SeqState]:
+        _check_tokens(self, X, self.embedding.num_embeddings)
+        if len(X) != len(state):
+            raise RegardError(
+                f"Seq2SeqAttentionDecoder X and state must share their batch: got {len(X)} and {len(state)}."
+            )
+        attention, hidden = self.attention, state.hidden
+        mask = Full() if state.valid_lens is None else Lengths(state.valid_lens)
+        queries, outputs = [], []
+        for embedded in self.embed_dropout(self.embedding(X)).split(1, 1):
+            query, key, score = self._compare(hidden[-1].unsqueeze(1), state.keys)
+            query, key, value = join_dtypes(query, key, state.memory)
+            context = attention._attend(
+                query, key, value, score=score, weigh=attention.weigh, mask=mask, dropout=attention.dropout
+            )
+            output, hidden = self.rnn(torch.cat((context, embedded), -1), hidden)
+            queries.append(query.detach())
+            outputs.append(output)
+        if seen := attention._seen:
+            # the layer saw the last step; a look is at all of them, in a tensor that nobody changed so far
+            versions = seen.versions and (0, *seen.versions[1:])
+            attention._seen = replace(seen, query=torch.cat(queries, 1), versions=versions)
+        logits: Tensor = self.dense(torch.cat(outputs, 1))
+        return logits, replace(state, hidden=hidden)
+
+    def _compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        """What the layer itself makes of them, its keys being projected already."""
+        layer = self.attention
+        if not _projects(layer):
+            return layer.compare(queries, keys)
+        query = layer.W_q(queries)
+        return query, keys, Additive(layer.w_v.weight[0].to(query.dtype))
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Those of the last call, (batch, steps, source), made when first read; None before the first call."""
+        return self.attention.attention_weights
+
+
+class Seq2Seq(nn.Module):
+    """An encoder and a decoder with attention: logits of each next target token.
+
+    >>> model = Seq2Seq.from_config(Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60))
+    >>> source, target = torch.ones(4, 7, dtype=torch.int64), torch.ones(4, 5, dtype=torch.int64)
+    >>> model(source, torch.tensor([7, 3, 1, 2]), target).shape
+    torch.Size([4, 5, 60])
+
+    `model.decoder` and `model.encode(source, source_lens)` are what the functions of `regard.models.decode` take.
+    """
+
+    def __init__(self, encoder: Seq2SeqEncoder, decoder: Seq2SeqAttentionDecoder, config: Config | None = None) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.config = encoder, decoder, config
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        """A new model, its weights drawn at random."""
+        if config.attention not in ATTENTIONS:
+            names = ", ".join(map(repr, ATTENTIONS))
+            raise RegardError(f"Seq2Seq attention must be one of {names}, got {config.attention!r}.")
+        sizes = config.embed_size, config.num_hiddens, config.num_layers, config.dropout
+        rate, both = config.embed_dropout, config.is_bidirectional
+        encoder = Seq2SeqEncoder(config.src_vocab_size, *sizes, embed_dropout=rate, is_bidirectional=both)
+        attention = ATTENTIONS[config.attention](config.num_hiddens, config.dropout)
+        decoder = Seq2SeqAttentionDecoder(config.tgt_vocab_size, *sizes, attention=attention, embed_dropout=rate)
+        return cls(encoder, decoder, config)
+
+    def encode(self, source: Int[Tensor, "batch source"], source_lens: Tensor | None = None) -> Seq2SeqState:
+        """The decoder's state before the first step."""
+        return self.decoder.init_state(self.encoder(source, source_lens), source_lens)
+
+    def forward(
+        self, source: Int[Tensor, "batch source"], source_lens: Tensor | None, target_inputs: Int[Tensor, "batch steps"]
+    ) -> Float[Tensor, "batch steps tgt_vocab_size"]:
+        logits: Tensor = self.decoder(target_inputs, self.encode(source, source_lens))[0]
+        return logits
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Those of the last call, (batch, steps, source)."""
+        return self.decoder.attention_weights
+
+
+def _projects(layer: ScoredAttention) -> TypeGuard[layers.AdditiveAttention]:
+    """Whether keys can be projected ahead: a subclass may compare in its own way."""
+    return type(layer).compare is layers.AdditiveAttention.compare
+
+
+def _build_gru(size: int, width: int, num_layers: int, dropout: float, is_bidirectional: bool = False) -> nn.GRU:
+    # torch warns of a rate between layers where there is but one
+    rate = dropout if num_layers > 1 else 0.0
+    return nn.GRU(size, width, num_layers, dropout=rate, bidirectional=is_bidirectional, batch_first=True)
+
+
+def _check_sizes(module: nn.Module, sizes: tuple[int, ...], *rates: float) -> None:
+    for name, size in zip(("vocab_size", "embed_size", "num_hiddens", "num_layers"), sizes, strict=True):
+        check_count(module, name, size)
+    for rate in rates:
+        check_rate(module, rate)
+
+
+def _check_tokens(module: nn.Module, X: Tensor, vocab_size: int) -> None:
+    called = type(module).__name__
+    if not isinstance(X, Tensor) or X.ndim != 2 or 0 in X.shape:
+        found = f"shape {tuple(X.shape)}" if isinstance(X, Tensor) else type(X).__name__
+        raise RegardError(f"{called} X must be token ids (batch, steps), at least one of each, got {found}.")
+    if X.dtype not in (torch.int64, torch.int32):
+        raise RegardError(f"{called} X must be int64 or int32, got {str(X.dtype).removeprefix('torch.')}.")
+    # a GPU would have to wait for the answer
+    if X.device.type == "cpu" and not torch.compiler.is_compiling():
+        least, most = (int(x) for x in torch.aminmax(X))
+        if least < 0 or most >= vocab_size:
+            worst = least if least < 0 else most
+            raise RegardError(f"{called} X must lie in [0, vocab_size={vocab_size}), got token {worst}.")
+
+
+def _check_lens(module: nn.Module, name: str, lens: Tensor, rows: Tensor) -> None:
+    called, (batch, m) = type(module).__name__, rows.shape[:2]
+    if not isinstance(lens, Tensor) or tuple(lens.shape) != (batch,):
+        found = f"shape {tuple(lens.shape)}" if isinstance(lens, Tensor) else type(lens).__name__
+        raise RegardError(f"{called} {name} must be one length for each sequence, ({batch},), got {found}.")
+    if problem := misfit_integers(name, lens, rows.device, 0, m, "the number of source positions"):
+        raise RegardError(f"{called} {problem}")
