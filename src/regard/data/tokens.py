@@ -1,0 +1,254 @@
+"""Tokenizers trained on your own text by HF tokenizers: byte-level BPE, words, characters."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from regard.core import RegardError
+
+Kind = Literal["bpe", "words", "spaces", "characters"]
+Form = Literal["NFC", "NFKC"]
+
+PAD, BOS, EOS, UNK = range(4)
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
+# where text is cut; words take the space before them along, so that no space is lost
+CUTS = {
+    "words": r" ?(?:\w+(?:['\u2019]\w+)*|[^\w\s])|\s",
+    # behind a tab there is no space: cut at <, that no word is a special token
+    "spaces": r" \S+|[^\s<]+|<|\s",
+    "characters": r"[\s\S]",
+}
+# four specials; byte-level BPE knows all 256 bytes besides
+LEAST = {"bpe": 260, "words": 5, "spaces": 5, "characters": 5}
+# the vocabularies of the largest models stay below this
+MOST_BYTES = 64 * 2**20
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Tokenizer:
+    """Text as token ids and back.
+
+    >>> tokenizer = train_tokenizer(["introduce xi'an", "introduce beijing"], kind="words")
+    >>> ids = tokenizer.encode("introduce xi'an")
+    >>> ids, tokenizer.decode(ids), tokenizer.list_tokens(ids)
+    ([4, 6], "introduce xi'an", ['introduce', "xi'an"])
+
+    Ids 0 to 3 are <pad> <bos> <eos> <unk>, and no text is ever read as one of these: "<eos>" in a sentence is five
+    characters. `decode(encode(text))` is `normalise(text)`, where every word (or character) is known; BPE knows all.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        # else a user's "<eos>" ends the sentence; the file does not keep this
+        inner.encode_special_tokens = True
+        # words carry the space before them, the first too
+        self._spaced = self._clean("x") == " x"
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._inner.get_vocab_size())
+
+    def _clean(self, text: str) -> str:
+        normalizer = self._inner.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
+    def normalise(self, text: str) -> str:
+        """`text` as the tokenizer sees it: one unicode form, in lower case where it was so trained."""
+        clean = self._clean(text)
+        return clean[1:] if self._spaced else clean
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without <bos> and <eos>."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of many texts, on all cores."""
+        return [found.ids for found in self._inner.encode_batch(list(_check_texts(texts)), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids` up to the first <eos>; <pad> and <bos> are left out, <unk> is shown."""
+        known = []
+        for number in map(int, ids):
+            token = self._find_token(number)
+            if number == EOS:
+                break
+            if number not in (PAD, BOS):
+                known.append(f" {token}" if self._spaced and number == UNK else token)
+        return str(self._inner.decoder.decode(known))
+
+    def list_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id as the text it stands for, for the labels of a picture; part of a character is shown as �."""
+        return [self._inner.decoder.decode([self._find_token(int(number))]) for number in ids]
+
+    def _find_token(self, number: int) -> str:
+        if not 0 <= number < self.vocab_size:
+            raise RegardError(f"ids must be below vocab_size={self.vocab_size} and not negative, got {number}.")
+        return str(self._inner.id_to_token(number))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `tokenizer.json`, in HF's own format; whoever looks sees the old file or the new one, whole."""
+        name = os.fspath(path)
+        # one name, so that what a killed process left is overwritten by the next
+        temporary = f"{name}.tmp"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(self._inner.to_str(pretty=True))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, name)
+            _sync_folder(os.path.dirname(os.path.abspath(name)))
+        except OSError as error:
+            raise RegardError(
+                f"{name} cannot be written ({error.strerror or error}): check the folder and its space."
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """Read a `tokenizer.json` that `save` wrote."""
+        hf, name = _import_tokenizers(), os.fspath(path)
+        text = _read(name)
+        if why := _find_fault(text):
+            raise RegardError(f"{name} is not a tokenizer of regard ({why}): restore it, or train again.")
+        try:
+            inner = hf.Tokenizer.from_str(text)
+        # a panic in Rust is a BaseException, and has no public name
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            why = " ".join(str(error).split())[:100]
+            raise RegardError(f"{name} is not a tokenizer ({why}): restore it, or train again.") from None
+        return cls(inner)
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    kind: Kind = "bpe",
+    *,
+    vocab_size: int = 8000,
+    lowercase: bool = False,
+    form: Form = "NFC",
+    min_count: int = 1,
+) -> Tokenizer:
+    """A tokenizer made from `texts`; the same texts give the same one.
+
+    >>> tokenizer = train_tokenizer(["介绍一下西安", "介绍一下北京"], kind="characters")
+    >>> tokenizer.decode(tokenizer.encode("西安 北京")), tokenizer.vocab_size
+    ('西安<unk>北京', 12)
+
+    "bpe" merges bytes, so that nothing is unknown; "words" cuts at spaces and punctuation (xi'an is one word), "spaces"
+    at spaces alone, for text that is tokenised already; "characters" suits Chinese. `vocab_size` is the most it may
+    have, the four specials included; what occurs less than `min_count` times is not learned. form="NFKC" folds width
+    and ligatures, which decoding does not bring back.
+    """
+    for name, value, known in (("kind", kind, tuple(LEAST)), ("form", form, ("NFC", "NFKC"))):
+        if value not in known:
+            raise RegardError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+    if vocab_size < LEAST[kind]:
+        raise RegardError(f"vocab_size must be at least {LEAST[kind]} with kind={kind!r}, got {vocab_size}.")
+    hf = _import_tokenizers()
+    shape = {"NFC": hf.normalizers.NFC, "NFKC": hf.normalizers.NFKC}[form]
+    # lower case may take a letter apart: İ
+    steps = [shape(), hf.normalizers.Lowercase(), shape()] if lowercase else [shape()]
+    options = {"special_tokens": list(SPECIAL), "vocab_size": vocab_size, "min_frequency": min_count}
+    if kind == "bpe":
+        inner = hf.Tokenizer(hf.models.BPE())
+        inner.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        join = [hf.decoders.ByteLevel()]
+        alphabet = hf.pre_tokenizers.ByteLevel.alphabet()
+        trainer = hf.trainers.BpeTrainer(**options, initial_alphabet=alphabet, show_progress=False)
+    else:
+        inner = hf.Tokenizer(hf.models.WordLevel(unk_token=SPECIAL[UNK]))
+        inner.pre_tokenizer = hf.pre_tokenizers.Split(hf.Regex(CUTS[kind]), "isolated")
+        join = [hf.decoders.Fuse()]
+        trainer = hf.trainers.WordLevelTrainer(**options, show_progress=False)
+    if kind != "characters":
+        # a word is the same token at the start of a sentence and within
+        steps.append(hf.normalizers.Prepend(" "))
+        join.append(hf.decoders.Strip(" ", 1, 0))
+    inner.decoder = hf.decoders.Sequence(join)
+    inner.normalizer = hf.normalizers.Sequence(steps)
+    seen = 0
+
+    def count() -> Iterator[str]:
+        nonlocal seen
+        for text in _check_texts(texts):
+            seen += bool(text)
+            yield text
+
+    inner.train_from_iterator(count(), trainer)
+    if not seen:
+        raise RegardError("texts must hold at least one sentence to train a tokenizer, got none.")
+    return Tokenizer(inner)
+
+
+def _import_tokenizers() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise RegardError("Tokenizers need the package tokenizers: pip install 'regard[text]'.") from None
+    return tokenizers
+
+
+def _check_texts(texts: Iterable[str]) -> Iterator[str]:
+    if isinstance(texts, str):
+        raise RegardError("texts must be a sequence of sentences, got one str: put it in a list.")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise RegardError(f"texts must be str, text {number} is a {type(text).__name__}.")
+        if SURROGATE.search(text):
+            raise RegardError(f"texts must be unicode, text {number} has half a surrogate pair: read it as UTF-8.")
+        yield text
+
+
+def _read(name: str) -> str:
+    try:
+        with open(name, "rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise RegardError(f"{name} cannot be read ({error.strerror or error}): check the name.") from None
+    if len(raw) > MOST_BYTES:
+        raise RegardError(f"{name} is larger than {MOST_BYTES:,} bytes, too large for a tokenizer: check the name.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RegardError(f"{name} is not UTF-8, so it is no tokenizer: restore it, or train again.") from None
+
+
+def _find_fault(text: str) -> str | None:
+    """Why `text` is no tokenizer of ours; Rust would take some of it in silence and panic at the rest."""
+    try:
+        model = json.loads(text)["model"]
+        vocab, kind = model["vocab"], model["type"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return f"no JSON with model, vocab and type: {type(error).__name__}" if text.strip() else "the file is empty"
+    if kind not in ("BPE", "WordLevel"):
+        return f"type must be BPE or WordLevel, is {str(kind)[:40]!r}"
+    if not isinstance(vocab, dict) or not all(type(number) is int for number in vocab.values()):
+        return "vocab must give each token an id"
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        return f"the ids of {len(vocab)} tokens must be 0 to {len(vocab) - 1}, each once"
+    for number, token in enumerate(SPECIAL):
+        if vocab.get(token) != number:
+            return f"{token} must have id {number}, has {vocab.get(token)}"
+    for merge in model.get("merges", []):
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        if len(parts) != 2 or not {*parts, "".join(parts)} <= vocab.keys():
+            return f"the merge {str(merge)[:40]} is not of two tokens of the vocabulary"
+    return None
+
+
+def _sync_folder(folder: str) -> None:
+    # the new name is on the disk only when the folder is
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,98 @@
+"""Parts by hash: the same everywhere, near-duplicates together, fractions met."""
+
+import os
+import random
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+from regard.core import RegardError
+from regard.data import find_part, read_pairs, split
+from regard.data.split import fold
+
+PAIRS = [(f"Sentence {n}, of {n * n}.", f"Satz {n}") for n in range(20_000)]
+
+
+# sha256 of "0\nsentence0" and so on as fractions: 0.88 0.50 0.80 0.29 0.66 0.12 0.61 0.37
+PINNED = ["train", "valid", "train", "test", "train", "test", "train", "valid"]
+
+
+@pytest.mark.parametrize(("test", "valid"), [(0.1, 0.1), (0.02, 0.3), (0.5, 0.0)])
+def test_fractions_are_met_within_chance(test, valid):
+    parts = split(PAIRS, test=test, valid=valid, seed=3)
+    assert sum(map(len, parts)) == len(PAIRS)
+    for part, fraction in ((parts.test, test), (parts.valid, valid), (parts.train, 1 - test - valid)):
+        # four standard deviations of a binomial
+        assert abs(len(part) - fraction * len(PAIRS)) <= 4 * (len(PAIRS) * fraction * (1 - fraction)) ** 0.5
+
+
+def test_parts_at_the_ends():
+    assert split(PAIRS[:50], test=0, valid=0) == (PAIRS[:50], [], [])
+    assert split(PAIRS[:50], test=1, valid=0) == ([], [], PAIRS[:50])
+    assert split(PAIRS[:50], test=0, valid=1) == ([], PAIRS[:50], [])
+    assert split([]) == ([], [], [])
+
+
+def test_the_parts_are_pinned():
+    # a change here moves test sentences into the training of everyone who goes on with a run
+    parts = [find_part(f"sentence {n}", test=0.3, valid=0.3) for n in range(8)]
+    assert parts == PINNED
+    assert fold("Wie geht's?") == "wiegehts"
+
+
+def test_near_duplicates_stay_together():
+    rng = random.Random(0)
+    for source, _ in PAIRS[:300]:
+        shout = unicodedata.normalize("NFKD", f" {source.upper()} !\u200b")
+        wide = "".join(chr(ord(mark) + 0xFEE0) if "!" <= mark <= "~" else mark for mark in source)
+        spread = "".join(mark + rng.choice(["", "\u3000", ", "]) for mark in source)
+        assert {find_part(text, test=0.3, valid=0.3) for text in (source, shout, wide, spread)} == {
+            find_part(source, test=0.3, valid=0.3)
+        }
+
+
+def test_what_differs_is_not_folded():
+    assert len({fold(text) for text in ("C", "C+", "c++", "1", "一", "é", "e", "?!", "?", "")}) == 10
+    # such are spread as others are
+    assert {find_part("?" * n) for n in range(1, 80)} == {"train", "valid", "test"}
+
+
+def test_more_data_moves_nothing():
+    few, many = split(PAIRS[::3]), split(reversed(PAIRS))
+    for part, whole in zip(few, many, strict=True):
+        assert set(part) <= set(whole)
+    # nor does more validation take from the test
+    assert split(PAIRS, valid=0.4).test == split(PAIRS).test
+
+
+def test_the_seed_draws_anew():
+    one, two = split(PAIRS, seed=1), split(PAIRS, seed=2)
+    both = len(set(one.test) & set(two.test))
+    assert abs(both - 0.01 * len(PAIRS)) < 4 * (0.01 * 0.99 * len(PAIRS)) ** 0.5
+
+
+def test_other_processes_agree():
+    script = "from regard.data import find_part; print(*[find_part(f'{n} 西安 É') for n in range(40)])"
+    # utf-8 by hand: the other machine may have another locale
+    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [find_part(f"{n} 西安 É") for n in range(40)]
+
+
+@pytest.mark.parametrize(("test", "valid"), [(-0.1, 0.1), (0.6, 0.5), (float("nan"), 0.1)])
+def test_fractions_that_are_none(test, valid):
+    with pytest.raises(RegardError) as error:
+        split(PAIRS[:1], test=test, valid=valid)
+    message = f"test and valid must be fractions with a sum of at most 1, got test={test}, valid={valid}."
+    assert str(error.value) == message
+
+
+def test_tatoeba_does_not_leak(data):
+    parts = split(read_pairs(data / "tatoeba" / "cmn-eng.zip", swap=True))
+    sources = [{fold(source) for source, _ in part} for part in parts]
+    assert not sources[0] & sources[1]
+    assert not sources[0] & sources[2]
+    assert not sources[1] & sources[2]
+    assert all(0.09 < len(part) / 29_155 < 0.11 for part in parts[1:])
