@@ -277,7 +277,7 @@ def test_rows_are_taken_with_all_they_have():
 @pytest.mark.parametrize("attention", seq2seq.ATTENTIONS)
 def test_presets_travel_as_json(name, attention):
     config = Config.preset(name, 13, 17, attention=attention, num_hiddens=6)
-    again = Config(**json.loads(json.dumps(dataclasses.asdict(config))))
+    again = Config.from_dict(json.loads(json.dumps(dataclasses.asdict(config))))
     assert again == config
     model = Seq2Seq.from_config(again)
     assert model.config == config
@@ -321,6 +321,10 @@ def call(name: str):
         "no tensor": lambda: model.decoder.init_state((memory, hidden), [1, 2, 3]),
         "long": lambda: model.encoder(tokens(B, M), torch.tensor([1, 2, 8])),
         "preset": lambda: Config.preset("huge", 3, 4),
+        "unknown": lambda: Config.preset("tiny", 3, 4, heads=2),
+        "missing": lambda: Config.from_dict({"src_vocab_size": 3}),
+        "kind": lambda: Config(3, "4"),
+        "truth": lambda: Config(3, 4, num_layers=True),
         "score": lambda: Seq2Seq.from_config(Config(3, 4, attention="luong")),
     }[name]
 
@@ -349,6 +353,13 @@ MESSAGES = {
     "no tensor": "Seq2SeqAttentionDecoder enc_valid_lens must be one length for each sequence, (3,), got list.",
     "long": "Seq2SeqEncoder valid_lens must be at most 7 (the number of source positions), got 8.",
     "preset": "Seq2Seq preset must be one of 'tiny', 'small', 'base', got 'huge'.",
+    "unknown": (
+        "Seq2Seq config has no 'heads'; it has src_vocab_size, tgt_vocab_size, embed_size, num_hiddens, num_layers,"
+        " dropout, embed_dropout, is_bidirectional, attention."
+    ),
+    "missing": "Seq2Seq config needs 'tgt_vocab_size', got src_vocab_size.",
+    "kind": "Seq2Seq config tgt_vocab_size must be int, got '4'.",
+    "truth": "Seq2Seq config num_layers must be int, got True.",
     "score": "Seq2Seq attention must be one of 'additive', 'dot', 'bilinear', 'cosine', 'concat', got 'luong'.",
 }
 

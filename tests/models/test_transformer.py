@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from regard import RegardError
 from regard.layers import LearnedPositionalEncoding, MultiHeadAttention, PositionalEncoding
-from regard.models.transformer import POSITIONS, PRESETS, WEIGHS, Config, Transformer
+from regard.models.decode import decode_greedily, search_beam
+from regard.models.transformer import POSITIONS, PRESETS, WEIGHS, Config, Transformer, TransformerState
 
 VOCAB = 23
 SMALL = Config(VOCAB, None, num_hiddens=12, ffn_num_hiddens=20, num_heads=3, num_encoder_layers=2, num_decoder_layers=2)
@@ -190,7 +191,7 @@ def test_steps_equal_the_whole(position, norm_first):
                 logits, state = model.decode(part, state)
                 found.append(logits)
             assert_same(torch.cat(found, 1), whole)
-            assert state.length == 6
+            assert [own.length for own, _ in state.caches] == [6, 6]
 
 
 @pytest.mark.parametrize("terms", [{"score": "additive"}, {"weigh": "entmax"}, {"score": "cosine", "weigh": "sigmoid"}])
@@ -224,6 +225,42 @@ def test_a_reordered_state_goes_on_from_the_chosen_sequences(lens):
                 logits, state = model.decode(new, state)
                 wanted = model(SOURCE[heard], None if lens is None else lens[heard], said)[:, -1:]
                 assert_same(logits, wanted)
+
+
+def test_beams_of_one_sentence_keep_its_source():
+    model = build()
+    with torch.no_grad():
+        state = model.init_state(model.encode(SOURCE, LENS), LENS)
+        model.decode(TARGET[:, :1], state)
+        state = model.reorder(state, torch.tensor([0, 0, 1, 1]))
+        memory, kept = state.memory, [other.read()[0] for _, other in state.caches]
+        state = model.reorder(state, torch.tensor([1, 0, 2, 2]))
+        assert state.memory is memory
+        assert all(other.read()[0].data_ptr() == x.data_ptr() for (_, other), x in zip(state.caches, kept, strict=True))
+        assert state.device == memory.device
+        assert model.reorder(state, torch.tensor([3, 0])).memory is not memory
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_decoding_scores_as_the_whole_pass_does(position):
+    model, marks = build(position=position), {"bos": 1, "eos": 2, "pad": 0, "max_len": 9}
+    source, lens = draw(5, 7, seed=4), torch.tensor([7, 2, 5, 3, 6])
+
+    def start() -> TransformerState:
+        return model.init_state(model.encode(source, lens), lens)
+
+    with torch.no_grad():
+        greedy = decode_greedily(model.decode, start(), **marks)
+        assert torch.equal(search_beam(model.decode, start(), beam=1, **marks).tokens, greedy.tokens)
+        for found, alpha in ((greedy, 0.0), (search_beam(model.decode, start(), beam=4, alpha=0.6, **marks), 0.6)):
+            tokens = found.tokens
+            before = torch.cat((torch.ones(5, 1, dtype=torch.int64), tokens[:, :-1]), 1)
+            logs = model(source, lens, before).log_softmax(-1).gather(2, tokens[..., None])[..., 0]
+            said = torch.arange(tokens.shape[1]) < found.lengths[:, None]
+            scores = (logs * said).sum(1) / ((5 + found.lengths) / 6) ** alpha
+            # rows are dropped as sentences end
+            assert len(set(found.lengths.tolist())) > 1
+            assert_same(found.scores, scores)
 
 
 def test_gradients_pass_through_steps():
@@ -265,12 +302,23 @@ def test_the_future_and_padding_have_no_influence(position, norm_first):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_order_is_known_unless_positions_are_none(position):
-    model = build(position=position)
+    # in a second layer of the decoder the causal mask alone tells of order
+    model = build(position=position, num_decoder_layers=1)
     # not the other way round: ALiBi's distances have no sign
     turned = SOURCE[1:].roll(1, 1)
+    swapped = TARGET[1:][:, [1, 0, 2, 3, 4, 5]]
     with torch.no_grad():
-        far = (model(turned, None, TARGET[1:]) - model(SOURCE[1:], None, TARGET[1:])).abs().max().item()
-    assert far < 1e-12 if position == "none" else far > 1e-4
+        whole = model(SOURCE[1:], None, TARGET[1:])
+        of_source = (model(turned, None, TARGET[1:]) - whole).abs().max().item()
+        of_target = (model(SOURCE[1:], None, swapped) - whole)[:, 2:].abs().max().item()
+    for far in (of_source, of_target):
+        assert far < 1e-12 if position == "none" else far > 1e-4
+
+
+def test_relative_positions_look_ahead_in_the_encoder_alone():
+    model = build(position="relative")
+    assert model.encoder_bias.two_sided
+    assert not model.decoder_bias.two_sided
 
 
 def test_embeddings_come_times_the_root_of_their_width():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeGuard
 
 import torch
@@ -36,6 +36,9 @@ PRESETS: dict[str, dict[str, Any]] = {
              "is_bidirectional": True},
 }  # fmt: skip
 
+# what JSON may bring for a field of this type
+_KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -57,12 +60,35 @@ class Config:
     is_bidirectional: bool = False
     attention: str = "additive"
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), str(field.type)
+            # True is an int to Python
+            if not isinstance(value, _KINDS[kind]) or isinstance(value, bool) != (kind == "bool"):
+                raise RegardError(f"Seq2Seq config {field.name} must be {kind}, got {value!r}.")
+        if self.attention not in ATTENTIONS:
+            names = ", ".join(map(repr, ATTENTIONS))
+            raise RegardError(f"Seq2Seq attention must be one of {names}, got {self.attention!r}.")
+
     @classmethod
     def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> Self:
         """The preset of that name, "tiny", "small" or "base", with whatever is to differ from it."""
         if name not in PRESETS:
             raise RegardError(f"Seq2Seq preset must be one of {', '.join(map(repr, PRESETS))}, got {name!r}.")
-        return cls(src_vocab_size, tgt_vocab_size, **{**PRESETS[name], **changes})
+        sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
+        return cls.from_dict({**PRESETS[name], **sizes, **changes})
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """What `dataclasses.asdict` gave, as after a way through JSON."""
+        known = [field.name for field in fields(cls)]
+        for name in entries:
+            if name not in known:
+                raise RegardError(f"Seq2Seq config has no {name!r}; it has {', '.join(known)}.")
+        for name in known[:2]:
+            if name not in entries:
+                raise RegardError(f"Seq2Seq config needs {name!r}, got {', '.join(entries) or 'nothing'}.")
+        return cls(**entries)
 
 
 class Seq2SeqEncoder(nn.Module):
@@ -79,16 +105,9 @@ class Seq2SeqEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        vocab_size: int,
-        embed_size: int,
-        num_hiddens: int,
-        num_layers: int,
-        dropout: float = 0.0,
-        *,
-        embed_dropout: float = 0.0,
-        is_bidirectional: bool = False,
-    ) -> None:
+        self, vocab_size: int, embed_size: int, num_hiddens: int, num_layers: int, dropout: float = 0.0, *,
+        embed_dropout: float = 0.0, is_bidirectional: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         _check_sizes(self, (vocab_size, embed_size, num_hiddens, num_layers), dropout, embed_dropout)
         if is_bidirectional and num_hiddens % 2:
@@ -173,16 +192,9 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
     """
 
     def __init__(
-        self,
-        vocab_size: int,
-        embed_size: int,
-        num_hiddens: int,
-        num_layers: int,
-        dropout: float = 0.0,
-        *,
-        attention: ScoredAttention | None = None,
-        embed_dropout: float = 0.0,
-    ) -> None:
+        self, vocab_size: int, embed_size: int, num_hiddens: int, num_layers: int, dropout: float = 0.0, *,
+        attention: ScoredAttention | None = None, embed_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         _check_sizes(self, (vocab_size, embed_size, num_hiddens, num_layers), dropout, embed_dropout)
         if attention is None:
@@ -277,9 +289,6 @@ class Seq2Seq(nn.Module):
     @classmethod
     def from_config(cls, config: Config) -> Self:
         """A new model, its weights drawn at random."""
-        if config.attention not in ATTENTIONS:
-            names = ", ".join(map(repr, ATTENTIONS))
-            raise RegardError(f"Seq2Seq attention must be one of {names}, got {config.attention!r}.")
         sizes = config.embed_size, config.num_hiddens, config.num_layers, config.dropout
         rate, both = config.embed_dropout, config.is_bidirectional
         encoder = Seq2SeqEncoder(config.src_vocab_size, *sizes, embed_dropout=rate, is_bidirectional=both)

@@ -113,8 +113,8 @@ class Config:
 
 
 @dataclass(eq=False)
-class State:
-    """What decoding carries from step to step: the encoder's outputs, and two caches for each layer of the decoder."""
+class TransformerState:
+    """What the decoder carries from step to step; a `regard.models.decode.State`."""
 
     memory: Tensor
     memory_valid_lens: Tensor | None
@@ -123,9 +123,8 @@ class State:
     sources: Tensor
 
     @property
-    def length(self) -> int:
-        """How many positions were decoded so far."""
-        return self.caches[0][0].length
+    def device(self) -> torch.device:
+        return self.memory.device
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -134,7 +133,7 @@ class State:
         """Let row i go on from what row `rows[i]` has so far, in place; there may be more or fewer of them."""
         if not isinstance(rows, Tensor) or rows.ndim != 1:
             raise RegardError(f"Transformer state takes a vector of row numbers, got {_describe(rows)}.")
-        if problem := misfit_integers("rows", rows, self.memory.device, 0, len(self) - 1, "the last row"):
+        if problem := misfit_integers("rows", rows, self.device, 0, len(self) - 1, "the last row"):
             raise RegardError(f"Transformer state {problem}")
         rows = rows.long()
         for own, _ in self.caches:
@@ -215,16 +214,16 @@ class Transformer(nn.Module):
         out: Tensor = self.encoder_norm(X)
         return out
 
-    def init_state(self, enc_outputs: Tensor, enc_valid_lens: Tensor | None = None) -> State:
+    def init_state(self, enc_outputs: Tensor, enc_valid_lens: Tensor | None = None) -> TransformerState:
         """The state before the first step; `enc_valid_lens` are the lengths that `encode` was given."""
-        caches = [(Cache(), Cache(is_static=True)) for _ in self.decoder]
-        return State(enc_outputs, enc_valid_lens, caches, torch.arange(len(enc_outputs), device=enc_outputs.device))
+        caches, rows = [(Cache(), Cache(is_static=True)) for _ in self.decoder], torch.arange(len(enc_outputs))
+        return TransformerState(enc_outputs, enc_valid_lens, caches, rows.to(enc_outputs.device))
 
-    def decode(self, X: Int[Tensor, "batch positions"], state: State) -> tuple[Tensor, State]:
+    def decode(self, X: Int[Tensor, "batch positions"], state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The logits (batch, positions, vocab) after the new positions X, and the state, carried on in place."""
         return self._decode(X, state.memory, state.memory_valid_lens, state.caches), state
 
-    def reorder(self, state: State, indices: Tensor) -> State:
+    def reorder(self, state: TransformerState, indices: Tensor) -> TransformerState:
         """The state, in which sequence s goes on from what sequence `indices[s]` has so far, in place."""
         return state.take(indices)
 
