@@ -121,28 +121,21 @@ class Seq2SeqEncoder(nn.Module):
         self, X: Int[Tensor, "batch steps"], valid_lens: Tensor | None = None
     ) -> tuple[Float[Tensor, "batch steps num_hiddens"], Float[Tensor, "layers batch num_hiddens"]]:
         _check_tokens(self, X, self.embedding.num_embeddings)
-        embedded = self.embed_dropout(self.embedding(X))
+        rows = self.embed_dropout(self.embedding(X))
+        if valid_lens is not None:
+            _check_lens(self, "valid_lens", valid_lens, X)
+            # torch packs no empty sequence
+            rows = pack_padded_sequence(rows, valid_lens.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
+        outputs, hidden = self.rnn(rows)
+        if self.rnn.bidirectional:
+            # the last states of both directions side by side, as the outputs are
+            hidden = hidden.unflatten(0, (self.rnn.num_layers, 2)).transpose(1, 2).flatten(2)
         if valid_lens is None:
-            outputs, hidden = self.rnn(embedded)
-            return outputs, self._join(hidden)
-        _check_lens(self, "valid_lens", valid_lens, X)
-        lens = valid_lens.cpu()
-        packed = pack_padded_sequence(embedded, lens.clamp(min=1), batch_first=True, enforce_sorted=False)
-        packed, hidden = self.rnn(packed)
-        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=X.shape[1])
-        hidden = self._join(hidden)
-        if (lens == 0).any():
-            # torch packs no empty sequence: its one step is taken back
-            is_empty = (valid_lens == 0)[:, None]
-            outputs, hidden = outputs.masked_fill(is_empty[:, None], 0), hidden.masked_fill(is_empty, 0)
-        return outputs, hidden
-
-    def _join(self, hidden: Tensor) -> Tensor:
-        """The last states of both directions side by side, as the outputs are."""
-        if not self.rnn.bidirectional:
-            return hidden
-        joined: Tensor = hidden.unflatten(0, (self.rnn.num_layers, 2)).transpose(1, 2).flatten(2)
-        return joined
+            return outputs, hidden
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=X.shape[1])
+        # the one step of an empty sequence is taken back
+        is_empty = (valid_lens == 0)[:, None]
+        return outputs.masked_fill(is_empty[:, None], 0), hidden.masked_fill(is_empty, 0)
 
 
 @dataclass(frozen=True, eq=False)
