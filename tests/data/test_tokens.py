@@ -230,6 +230,9 @@ FAULTS: dict[str, Callable[[pathlib.Path], Any]] = {
 MESSAGES: dict[str, Callable[[pathlib.Path], Any]] = {
     "{} cannot be read (No such file or directory): check the name.": Tokenizer.load,
     "{} is not UTF-8, so it is no tokenizer: restore it, or train again.": loaded("{}".encode("utf-16")),
+    "{} has steps that no tokenizer of regard has: restore it, or train again.": changed(
+        lambda content: content.update(decoder=None)
+    ),
     "kind must be one of 'bpe', 'words', 'spaces', 'characters', got 'word'.": trained(ENGLISH, "word"),
     "form must be one of 'NFC', 'NFKC', got 'NFD'.": trained(ENGLISH, form="NFD"),
     "vocab_size must be at least 260 with kind='bpe', got 100.": trained(ENGLISH, vocab_size=100),
@@ -292,6 +295,33 @@ def test_the_room_does_not_need_the_package():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert "read_pairs" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_all_that_can_be_trained_can_be_loaded(tmp_path, kind, lowercase, form):
+    train_tokenizer(ENGLISH, kind, lowercase=lowercase, form=form).save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").normalise("\uff21É") == {
+        ("NFC", False): "\uff21É", ("NFC", True): "\uff41é", ("NFKC", False): "AÉ", ("NFKC", True): "aé",
+    }[form, lowercase]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # text that is read as a token, catastrophic patterns, text that is lost
+        lambda content: content["added_tokens"].append({**content["added_tokens"][0], "id": 6, "content": "a"}),
+        lambda content: content["added_tokens"][2].update(special=False),
+        lambda content: content["pre_tokenizer"].update(pattern={"Regex": "(a+)+$"}),
+        lambda content: content["model"].update(unk_token="a"),
+        lambda content: content.update(normalizer=None),
+        lambda content: content.update(truncation={"max_length": 3, "strategy": "LongestFirst", "stride": 0}),
+    ],
+)
+def test_steps_of_others_are_refused(tmp_path, change):
+    with pytest.raises(RegardError, match=r"tokenizer\.json has steps|is not a tokenizer \("):
+        changed(change)(tmp_path / "tokenizer.json")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "words"])

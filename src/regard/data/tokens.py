@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -125,6 +126,8 @@ class Tokenizer:
                 raise
             why = " ".join(str(error).split())[:100]
             raise RegardError(f"{name} is not a tokenizer ({why}): restore it, or train again.") from None
+        if not _is_ours(hf, inner):
+            raise RegardError(f"{name} has steps that no tokenizer of regard has: restore it, or train again.")
         return cls(inner)
 
 
@@ -154,27 +157,13 @@ def train_tokenizer(
     if vocab_size < LEAST[kind]:
         raise RegardError(f"vocab_size must be at least {LEAST[kind]} with kind={kind!r}, got {vocab_size}.")
     hf = _import_tokenizers()
-    shape = {"NFC": hf.normalizers.NFC, "NFKC": hf.normalizers.NFKC}[form]
-    # lower case may take a letter apart: İ
-    steps = [shape(), hf.normalizers.Lowercase(), shape()] if lowercase else [shape()]
+    inner = _build(hf, kind, lowercase, form)
     options = {"special_tokens": list(SPECIAL), "vocab_size": vocab_size, "min_frequency": min_count}
     if kind == "bpe":
-        inner = hf.Tokenizer(hf.models.BPE())
-        inner.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        join = [hf.decoders.ByteLevel()]
         alphabet = hf.pre_tokenizers.ByteLevel.alphabet()
         trainer = hf.trainers.BpeTrainer(**options, initial_alphabet=alphabet, show_progress=False)
     else:
-        inner = hf.Tokenizer(hf.models.WordLevel(unk_token=SPECIAL[UNK]))
-        inner.pre_tokenizer = hf.pre_tokenizers.Split(hf.Regex(CUTS[kind]), "isolated")
-        join = [hf.decoders.Fuse()]
         trainer = hf.trainers.WordLevelTrainer(**options, show_progress=False)
-    if kind != "characters":
-        # a word is the same token at the start of a sentence and within
-        steps.append(hf.normalizers.Prepend(" "))
-        join.append(hf.decoders.Strip(" ", 1, 0))
-    inner.decoder = hf.decoders.Sequence(join)
-    inner.normalizer = hf.normalizers.Sequence(steps)
     seen = 0
 
     def count() -> Iterator[str]:
@@ -187,6 +176,44 @@ def train_tokenizer(
     if not seen:
         raise RegardError("texts must hold at least one sentence to train a tokenizer, got none.")
     return Tokenizer(inner)
+
+
+def _build(hf: Any, kind: str, lowercase: bool, form: str) -> Any:
+    """A tokenizer with every step but no vocabulary yet."""
+    shape = {"NFC": hf.normalizers.NFC, "NFKC": hf.normalizers.NFKC}[form]
+    # lower case may take a letter apart: İ
+    steps = [shape(), hf.normalizers.Lowercase(), shape()] if lowercase else [shape()]
+    if kind == "bpe":
+        inner = hf.Tokenizer(hf.models.BPE())
+        inner.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        join = [hf.decoders.ByteLevel()]
+    else:
+        inner = hf.Tokenizer(hf.models.WordLevel(unk_token=SPECIAL[UNK]))
+        inner.pre_tokenizer = hf.pre_tokenizers.Split(hf.Regex(CUTS[kind]), "isolated")
+        join = [hf.decoders.Fuse()]
+    if kind != "characters":
+        # a word is the same token at the start of a sentence and within
+        steps.append(hf.normalizers.Prepend(" "))
+        join.append(hf.decoders.Strip(" ", 1, 0))
+    inner.normalizer = hf.normalizers.Sequence(steps)
+    inner.decoder = hf.decoders.Sequence(join)
+    return inner
+
+
+def _list_steps(inner: Any) -> dict[str, Any]:
+    """What a tokenizer does, as its file says it, whatever its vocabulary is."""
+    content: dict[str, Any] = json.loads(inner.to_str())
+    return {**content, "model": {k: v for k, v in content["model"].items() if k not in ("vocab", "merges")}}
+
+
+def _is_ours(hf: Any, inner: Any) -> bool:
+    # a step of someone else's could lose text, read it as a special token, or never end
+    for kind, lowercase, form in itertools.product(LEAST, (False, True), ("NFC", "NFKC")):
+        plain = _build(hf, kind, lowercase, form)
+        plain.add_special_tokens(list(SPECIAL))
+        if _list_steps(plain) == _list_steps(inner):
+            return True
+    return False
 
 
 def _import_tokenizers() -> Any:
@@ -238,9 +265,11 @@ def _find_fault(text: str) -> str | None:
     for number, token in enumerate(SPECIAL):
         if vocab.get(token) != number:
             return f"{token} must have id {number}, has {vocab.get(token)}"
-    for merge in model.get("merges", []):
+    merges = model.get("merges", [])
+    for merge in merges if isinstance(merges, list) else [merges]:
         parts = merge.split(" ") if isinstance(merge, str) else merge
-        if len(parts) != 2 or not {*parts, "".join(parts)} <= vocab.keys():
+        two = isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) for part in parts)
+        if not (two and {*parts, "".join(parts)} <= vocab.keys()):
             return f"the merge {str(merge)[:40]} is not of two tokens of the vocabulary"
     return None
 
