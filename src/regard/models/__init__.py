@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
+    from regard.models.seq2seq import Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
+    from regard.models.transformer import Transformer
 
-__all__ = ["NadarayaWatson"]
+__all__ = ["NadarayaWatson", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder", "Transformer"]
 
-_FILES = {"NadarayaWatson": "nadaraya_watson"}
+_FILES = {
+    "NadarayaWatson": "nadaraya_watson",
+    "Seq2Seq": "seq2seq",
+    "Seq2SeqAttentionDecoder": "seq2seq",
+    "Seq2SeqEncoder": "seq2seq",
+    "Transformer": "transformer",
+}
 
 
 def __getattr__(name: str) -> Any:
