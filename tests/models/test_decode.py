@@ -120,9 +120,11 @@ def test_a_wide_beam_finds_the_best_of_all(alpha):
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_narrow_beam_is_the_search_with_lists(beam, alpha):
-    table = Table(batch=40, vocab=5, max_len=5, seed=1)
+    table = Table(batch=60, vocab=7, max_len=4, seed=1)
+    # many endings among the best, so that the room for what goes on is tried too
+    table.logits[..., EOS] += 2
     found = search_beam(table, table.start(), **IDS, max_len=5, beam=beam, alpha=alpha)
-    for b in range(40):
+    for b in range(60):
         score, said = search_with_lists(table, b, beam, 5, alpha)
         assert found.tolist()[b] == said
         assert found.scores[b].item() == pytest.approx(score, abs=1e-12)
@@ -216,6 +218,7 @@ def test_eos_may_be_bos_or_pad():
     for ids in ({"bos": EOS, "eos": EOS, "pad": PAD}, {"bos": BOS, "eos": EOS, "pad": EOS}):
         found = search_beam(table, table.start(), **ids, max_len=5)
         assert all(said[-1] == EOS or len(said) == 5 for said in found.tolist())
+        assert any(len(said) < 5 for said in found.tolist())
         assert torch.equal(
             decode_greedily(table, table.start(), **ids, max_len=5).tokens,
             search_beam(table, table.start(), **ids, max_len=5, beam=1).tokens,
