@@ -10,8 +10,8 @@ SRC = pathlib.Path(__file__).parents[2] / "src"
 MOST_SECONDS = 0.5
 # imported where they are used; torch's compiler alone costs seconds
 LATE = {
-    "matplotlib", "sklearn", "scipy", "torchdiffeq", "triton", "lightning", "transformers", "torch._dynamo",
-    "torch._inductor",
+    "matplotlib", "sklearn", "scipy", "torchdiffeq", "tokenizers", "triton", "lightning", "transformers",
+    "torch._dynamo", "torch._inductor",
 }  # fmt: skip
 
 PROBE = """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
+import pathlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from regard.core import RegardError
+from regard.core.files import write_whole
 
 Kind = Literal["bpe", "words", "spaces", "characters"]
 Form = Literal["NFC", "NFKC"]
@@ -94,22 +95,12 @@ class Tokenizer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `tokenizer.json`, in HF's own format; whoever looks sees the old file or the new one, whole."""
         name = os.fspath(path)
-        # one name, so that what a killed process left is overwritten by the next
-        temporary = f"{name}.tmp"
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(self._inner.to_str(pretty=True))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, name)
-            _sync_folder(os.path.dirname(os.path.abspath(name)))
+            write_whole(pathlib.Path(name), self._inner.to_str(pretty=True))
         except OSError as error:
             raise RegardError(
                 f"{name} cannot be written ({error.strerror or error}): check the folder and its space."
             ) from None
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
@@ -272,12 +263,3 @@ def _find_fault(text: str) -> str | None:
         if not (two and {*parts, "".join(parts)} <= vocab.keys()):
             return f"the merge {str(merge)[:40]} is not of two tokens of the vocabulary"
     return None
-
-
-def _sync_folder(folder: str) -> None:
-    # the new name is on the disk only when the folder is
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
