@@ -39,8 +39,8 @@ class Batches:
     """Pairs of token ids as padded batches, an epoch at a time.
 
     >>> batches = Batches([([7, 8], [9]), ([5], [6]), ([5, 6], [7, 8])], batch_size=2, seed=1)
-    >>> len(batches), sum(len(batch.numbers) for batch in batches.walk(epoch=0))
-    (2, 3)
+    >>> sorted(len(batch.numbers) for batch in batches.walk(epoch=0))
+    [1, 2]
     >>> (batch,) = Batches([([7, 8], [9]), ([5], [6])], batch_size=2, shuffle=False).walk()
     >>> batch.source.tolist(), batch.inputs.tolist(), batch.outputs.tolist(), batch.source_lengths.tolist()
     ([[7, 8, 2], [5, 2, 0]], [[1, 9], [1, 6]], [[9, 2], [6, 2]], [3, 2])
