@@ -95,6 +95,20 @@ class TestReinforce:
         assert with_one < 0.6 * without
 
 
+def test_probabilities_of_what_was_changed_are_refused():
+    layer, keys = HardAttention(), torch.ones(1, 5, 4)
+    layer(torch.ones(1, 3, 4), keys, torch.ones(1, 5, 2))
+    keys.zero_()
+    with pytest.raises(RegardError, match="changed in place"):
+        _ = layer.soft_weights
+
+
+def test_autocast_brings_all_to_one_dtype():
+    with torch.autocast("cpu", torch.bfloat16):
+        out = HardAttention()(torch.ones(1, 3, 4), torch.ones(1, 5, 4).bfloat16(), torch.ones(1, 5, 2))
+    assert out.dtype == torch.bfloat16
+
+
 def test_an_empty_batch_teaches_nothing():
     layer = HardAttention()
     layer(*(torch.zeros(0, n, 4, requires_grad=True) for n in (3, 5, 5)))

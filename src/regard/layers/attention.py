@@ -68,17 +68,21 @@ class Attention(nn.Module):
         They are made when first read, and not at all if nobody asks; None before the first call. Between the call and
         the first look its inputs must not be changed in place, nor what a function given as score closes over.
         """
-        if self._weights is None and self._seen is not None:
-            seen = self._seen
-            if seen.versions and seen.versions != _list_versions(seen):
-                raise RegardError(
-                    f"{type(self).__name__} attention_weights cannot be made any more: what the call was given has been"
-                    " changed in place. Read them right after the call."
-                )
+        if self._weights is None and (seen := self._recall()):
             self._weights = find_weights(
                 seen.query, seen.key, score=seen.score, weigh=seen.weigh, mask=seen.mask, bias=seen.bias
             )
         return self._weights
+
+    def _recall(self) -> Seen | None:
+        """The last call, unless what it was given is no longer the same."""
+        seen = self._seen
+        if seen is not None and seen.versions and seen.versions != _list_versions(seen):
+            raise RegardError(
+                f"{type(self).__name__} attention_weights cannot be made any more: what the call was given has been"
+                " changed in place. Read them right after the call."
+            )
+        return seen
 
     def _attend(
         self,

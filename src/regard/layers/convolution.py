@@ -12,6 +12,7 @@ from torch.nn import functional
 from regard.bias import Quadratic
 from regard.core import RegardError
 from regard.layers.attention import Attention
+from regard.layers.inputs import check_dtype
 
 # the neighbours of the pixel that a head looks at have a weight of e^−46 ≈ 1e-20 each: less than float64 can tell
 ALPHA = 46.0
@@ -111,12 +112,7 @@ class ConvolutionAttention(Attention):
                 f"ConvolutionAttention images must be as large as the kernel's reach of {self.reach}: got {size} with"
                 " padding."
             )
-        if images.dtype != self.W_v.dtype and not torch.is_autocast_enabled(images.device.type):
-            have, want = (str(x.dtype).removeprefix("torch.") for x in (images, self.W_v))
-            raise RegardError(
-                f"ConvolutionAttention is in {want} and images in {have}: bring both to one, as by"
-                " layer.to(images.dtype)."
-            )
+        check_dtype(self, images, "images")
 
     def extra_repr(self) -> str:
         return (

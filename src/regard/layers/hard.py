@@ -15,7 +15,7 @@ from torch.nn import functional
 from regard.core import Mask, Pointwise, RegardError, Score
 from regard.engine import attend, find_weights
 from regard.layers.attention import Attention
-from regard.layers.inputs import as_lengths, check_rows, check_together
+from regard.layers.inputs import as_lengths, check_call, join_dtypes
 from regard.layers.scored import DotProductAttention, ScoredAttention
 from regard.weigh import Hard, Softmax
 
@@ -162,7 +162,7 @@ class HardAttention(Attention):
     @property
     def soft_weights(self) -> Tensor | None:
         """The probabilities of the last call, (batch, queries, keys), by which `attention_weights` were drawn."""
-        seen = self._seen
+        seen = self._recall()
         return None if seen is None else find_weights(seen.query, seen.key, score=seen.score, mask=seen.mask)
 
     def forward(
@@ -172,15 +172,10 @@ class HardAttention(Attention):
         values: Float[Tensor, "batch keys value_size"],
         valid_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch queries value_size"]:
-        check_rows(self, queries, "queries", "query_size", self.attention.query_size)
-        check_rows(self, keys, "keys", "key_size", self.attention.key_size)
-        check_rows(self, values, "values", "value_size", None)
-        check_together(self, queries, keys, values)
+        check_call(self, queries, keys, values, self.attention.query_size, self.attention.key_size)
         mask = as_lengths(self, valid_lens, queries, keys)
         query, key, score = self.attention.compare(queries, keys)
-        if torch.is_autocast_enabled(values.device.type):
-            # projections come in half precision there
-            values = values.to(query.dtype)
+        query, key, values = join_dtypes(query, key, values)
         draws = self.training or self.samples_in_eval
         weigh = Hard("sample" if draws else "argmax")
         self._draw = None

@@ -21,9 +21,25 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
         wanted = size_name if size is None else f"{size_name}={size}"
         axis = "positions" if name == "X" else name
         raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
+    check_dtype(layer, rows, name)
+
+
+def check_call(
+    layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor, query_size: int | None, key_size: int | None
+) -> None:
+    """Complain unless these are queries, keys and values for a layer of one score."""
+    check_rows(layer, queries, "queries", "query_size", query_size)
+    check_rows(layer, keys, "keys", "key_size", key_size)
+    check_rows(layer, values, "values", "value_size", None)
+    check_together(layer, queries, keys, values)
+
+
+def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
+    """Complain unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
     weight = next(layer.parameters(), None)
     if weight is not None and rows.dtype != weight.dtype and not torch.is_autocast_enabled(rows.device.type):
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
+        called = type(layer).__name__
         raise RegardError(
             f"{called} is in {want} and {name} in {have}: bring both to one, as by layer.to({name}.dtype)."
         )

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.layers.attention import Attention
+from regard.layers.inputs import check_dtype
 from regard.score import Gaussian
 
 
@@ -46,12 +47,7 @@ class KernelRegression(Attention):
         for name, rows in (("queries", queries), ("keys", keys), ("values", values)):
             if not isinstance(rows, Tensor):
                 raise RegardError(f"KernelRegression {name} must be a tensor, got {type(rows).__name__}.")
-            if rows.dtype != self.w.dtype and not torch.is_autocast_enabled(rows.device.type):
-                have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, self.w))
-                raise RegardError(
-                    f"KernelRegression is in {want} and {name} in {have}: bring both to one, as by"
-                    f" layer.to({name}.dtype)."
-                )
+            check_dtype(self, rows, name)
         if queries.ndim != 1:
             raise RegardError(
                 f"KernelRegression queries must be (queries,), got shape {tuple(queries.shape)}:"

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import RegardError
-from regard.layers.inputs import check_rate
+from regard.layers.inputs import check_dtype, check_rate
 from regard.mask.integer import misfit_integers
 
 
@@ -202,12 +202,9 @@ def check_sequence(layer: nn.Module, rows: Tensor, num_hiddens: int) -> None:
         raise RegardError(
             f"{called} X must be (batch, positions, num_hiddens={num_hiddens}), got shape {tuple(rows.shape)}."
         )
-    have = str(rows.dtype).removeprefix("torch.")
     if not rows.is_floating_point():
+        have = str(rows.dtype).removeprefix("torch.")
         raise RegardError(
             f"{called} X must be floating point, got {have}: positions are added to embeddings, not tokens."
         )
-    weight = next(layer.parameters(), None)
-    if weight is not None and rows.dtype != weight.dtype and not torch.is_autocast_enabled(rows.device.type):
-        want = str(weight.dtype).removeprefix("torch.")
-        raise RegardError(f"{called} is in {want} and X in {have}: bring both to one, as by layer.to(X.dtype).")
+    check_dtype(layer, rows, "X")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.core import RegardError, Score, Weigh
 from regard.engine.check import as_weigh
 from regard.layers.attention import Attention
-from regard.layers.inputs import as_lengths, check_lengths, check_rate, check_rows, check_together, join_dtypes
+from regard.layers.inputs import as_lengths, check_call, check_lengths, check_rate, join_dtypes
 from regard.score import Additive, Bilinear, Concat, Cosine, Dot
 from regard.score.additive import ACTIVATIONS, name_activations
 from regard.weigh import Softmax
@@ -58,10 +58,7 @@ class ScoredAttention(Attention):
         values: Float[Tensor, "batch keys value_size"],
         valid_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch queries value_size"]:
-        check_rows(self, queries, "queries", "query_size", self.query_size)
-        check_rows(self, keys, "keys", "key_size", self.key_size)
-        check_rows(self, values, "values", "value_size", None)
-        check_together(self, queries, keys, values)
+        check_call(self, queries, keys, values, self.query_size, self.key_size)
         mask = as_lengths(self, valid_lens, queries, keys)
         query, key, score = self.compare(queries, keys)
         query, key, values = join_dtypes(query, key, values)
