@@ -18,15 +18,6 @@ BOS, EOS, PAD = 1, 2, 0
 IDS = {"bos": BOS, "eos": EOS, "pad": PAD}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    # arrays here are too small to share
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @dataclass(frozen=True, eq=False)
 class Codes:
     """Which sentence, and all it said so far as one number."""

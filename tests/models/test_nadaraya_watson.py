@@ -18,15 +18,6 @@ from regard.core import RegardError
 from regard.models import NadarayaWatson
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    # arrays here are too small to share
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def draw(seed: int, n: int = 50) -> tuple[np.ndarray, np.ndarray]:
     """The textbook's task."""
     noise = torch.Generator().manual_seed(seed)

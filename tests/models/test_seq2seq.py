@@ -31,15 +31,6 @@ LENS = torch.tensor([7, 2, 5])
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    # arrays here are too small to share
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, SIZES[0], shape, generator=torch.Generator().manual_seed(seed))
 
