@@ -1,0 +1,99 @@
+"""Where the sentence pairs of a run come from, and which of them it learns from, is watched by and is asked at last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.core import RegardError
+from regard.data.pairs import Pair, Pairs, read_aligned, read_pairs
+from regard.data.phrasebook import split_pairs
+from regard.data.split import Split, split
+
+# the name of the embedded sentences, where others name a file
+PHRASEBOOK = "phrasebook"
+# of the phrasebook's held-out sentences the first are the test and the next validate
+PHRASES = 500
+
+
+def open_pairs(
+    paths: Sequence[str],
+    *,
+    columns: tuple[int, int] = (0, 1),
+    keys: tuple[str, str] = ("source", "target"),
+    swap: bool = False,
+    member: str | None = None,
+) -> Pairs:
+    """The pairs of one file that holds both sides, or of two that are aligned line by line.
+
+    >>> next(iter(open_pairs(["phrasebook"], swap=True)))
+    ('do you like the soup of changsha', '你喜欢长沙的汤吗')
+
+    "phrasebook" is the test of the embedded sentences; `columns`, `keys` and `member` are those of `read_pairs`.
+    """
+    if list(paths) == [PHRASEBOOK]:
+        pairs: Iterable[Pair] = split_pairs()[1][:PHRASES]
+        found = Pairs(lambda: iter(pairs), name=PHRASEBOOK)
+    elif len(paths) == 1:
+        return read_pairs(paths[0], columns=columns, keys=keys, swap=swap, member=member)
+    elif len(paths) == 2:
+        found = read_aligned(*paths)
+    else:
+        raise RegardError(f"data must be one file of pairs or two files line by line, got {len(paths)} names.")
+    return Pairs(lambda: ((target, source) for source, target in found), name=found.name) if swap else found
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs in files, and how they are parted.
+
+    >>> train, valid, test = Corpus().part()
+    >>> len(valid), len(test), len(train) > 50_000
+    (500, 500, True)
+
+    `data` is what `open_pairs` takes. Without files to validate by, `held_out` is the fraction of pairs that
+    validates, and another such fraction is the test: by a hash of the source sentence. With `valid` given, all of `data` is
+    learned from, and there is no test. `limit` is the most pairs to learn from. The phrasebook is always parted alike.
+    """
+
+    data: tuple[str, ...] = (PHRASEBOOK,)
+    valid: tuple[str, ...] = ()
+    columns: tuple[int, int] = (0, 1)
+    keys: tuple[str, str] = ("source", "target")
+    swap: bool = False
+    member: str | None = None
+    held_out: float = 0.05
+    limit: int | None = None
+    seed: int = 0
+
+    @classmethod
+    def from_dict(cls, entries: dict[str, Any]) -> Corpus:
+        """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()})
+
+    def part(self) -> Split:
+        """The pairs to learn from, to validate by, and for the test."""
+        if not 0 <= self.held_out < 0.5:
+            raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
+        if self.limit is not None and self.limit < 1:
+            raise RegardError(f"limit must be at least 1, got {self.limit}.")
+        if self.data == (PHRASEBOOK,):
+            train, asked = ([self._turn(pair) for pair in part] for part in split_pairs())
+            parts = Split(train, asked[PHRASES : 2 * PHRASES], asked[:PHRASES])
+        elif self.valid:
+            parts = Split(list(self._open(self.data)), list(self._open(self.valid)), [])
+        else:
+            parts = split(self._open(self.data), test=self.held_out, valid=self.held_out, seed=self.seed)
+        for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
+            if not part:
+                raise RegardError(
+                    f"{' and '.join(self.data)} leaves no pairs to {name}: give more, or name a file by valid."
+                )
+        return parts._replace(train=parts.train[: self.limit])
+
+    def _open(self, paths: tuple[str, ...]) -> Pairs:
+        return open_pairs(paths, columns=self.columns, keys=self.keys, swap=self.swap, member=self.member)
+
+    def _turn(self, pair: Pair) -> Pair:
+        return pair[::-1] if self.swap else pair
