@@ -18,6 +18,7 @@ from regard.layers.order import check_count
 from regard.layers.scored import ScoredAttention
 from regard.mask import Full, Lengths
 from regard.mask.integer import misfit_integers
+from regard.models.pretrained import Pretrained
 from regard.score import Additive
 from regard.weigh import Hard
 
@@ -264,7 +265,7 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
         return self.attention.attention_weights
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(Pretrained):
     """An encoder and a decoder with attention: logits of each next target token.
 
     >>> model = Seq2Seq.from_config(Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60))
@@ -274,6 +275,8 @@ class Seq2Seq(nn.Module):
 
     `model.decoder` and `model.encode(source, source_lens)` are what the functions of `regard.models.decode` take.
     """
+
+    model_type, config_class = "regard-seq2seq", Config
 
     def __init__(self, encoder: Seq2SeqEncoder, decoder: Seq2SeqAttentionDecoder, config: Config | None = None) -> None:
         super().__init__()

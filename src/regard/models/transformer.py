@@ -20,6 +20,7 @@ from regard.layers.multihead import SCORES, MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask.integer import misfit_integers
+from regard.models.pretrained import Pretrained
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
 
 Caches = list[tuple[Cache, Cache]]
@@ -150,7 +151,7 @@ class TransformerState:
         return self
 
 
-class Transformer(nn.Module):
+class Transformer(Pretrained):
     """Encoder and decoder of attention alone: the logits of each next token of the target.
 
     >>> model = Transformer(Config.preset("tiny", vocab_size=100)).eval()
@@ -167,6 +168,8 @@ class Transformer(nn.Module):
     they are multiplied by √d when they are read. `source_lens` None means that no source is padded. Targets need no
     lengths, since what is padded comes last.
     """
+
+    model_type, config_class = "regard-transformer", Config
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -194,6 +197,11 @@ class Transformer(nn.Module):
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
         self.apply(_start)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        """The same as calling the class."""
+        return cls(config)
 
     def forward(
         self,

@@ -1,0 +1,267 @@
+"""Models as folders in the layout of the Hugging Face hub: config.json and model.safetensors, of this machine alone.
+
+Nothing is unpickled, evaluated or fetched. A key of config.json that regard does not know is refused, so that none that
+makes others run code (`auto_map` and its like) is ever acted upon. A link is followed, as in the hub's own cache; what
+it leads to must be a file that passes the same checks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import RegardError
+from regard.core.files import write_whole
+from regard.models.files import (
+    MOST_CONFIG_BYTES,
+    RESTORE,
+    import_safetensors,
+    mark_hash,
+    name_fault,
+    open_file,
+    read_header,
+    read_json,
+    read_tensors,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from regard.models.seq2seq import Seq2Seq
+    from regard.models.transformer import Transformer
+
+# raise this when a config gains a field, and say here what files without it mean
+FORMAT = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MODELS = {"regard-seq2seq": ("seq2seq", "Seq2Seq"), "regard-transformer": ("transformer", "Transformer")}
+# dtypes as config.json and as safetensors name them
+DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
+# beside the fields of the model's own Config
+_KEYS = ("model_type", "architectures", "regard_version", "regard_format", "dtype", "training")
+# tables of positions are made when they are first asked for
+MOST_POSITIONS = 2**20
+
+Folder = str | os.PathLike[str]
+Model = TypeVar("Model", bound="Pretrained")
+
+
+class Pretrained(nn.Module):
+    """A model that is kept as a folder.
+
+    >>> import tempfile
+    >>> from regard.models.transformer import Config, Transformer
+    >>> model = Transformer(Config(vocab_size=9, num_hiddens=8, num_heads=2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save_pretrained(folder)
+    ...     Transformer.from_pretrained(folder).config == model.config
+    True
+
+    A class that inherits has a `config`, a dataclass that JSON can hold, and makes itself of one by `from_config`.
+    """
+
+    model_type: ClassVar[str]
+    config_class: ClassVar[type[Any]]
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """A new model, its weights drawn at random."""
+        raise NotImplementedError
+
+    def save_pretrained(self, folder: Folder, training: Mapping[str, Any] | None = None) -> None:
+        """Write the model, and what a task wants to know of it later as "training" in config.json.
+
+        Whoever reads the folder meanwhile, or after a stop, finds the old model, the new one, or no config.json.
+        """
+        called, config, place = type(self).__name__, getattr(self, "config", None), pathlib.Path(folder)
+        if config is None:
+            raise RegardError(f"{called} has no config, without which it cannot be loaded: make it by from_config.")
+        # a copy each: the matrices of a GRU share their memory on a GPU, which safetensors refuses
+        tensors = {
+            name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in self.state_dict().items()
+        }
+        if bad := [name for name, x in tensors.items() if not x.isfinite().all()]:
+            raise RegardError(f"{called} {bad[0]} is not finite, so nothing was saved: go back to an earlier state.")
+        dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+        found = {name: (_name_dtype(x), list(x.shape)) for name, x in tensors.items()}
+        if why := misfit_tensors(_outline(type(self), config, dtype), found):
+            raise RegardError(f"{called} is not what its config says, and could not be loaded: {why}.")
+        text = _write_config(self, asdict(config), dtype, training)
+        raw = bytearray(import_safetensors().torch.save(tensors, metadata={"format": "pt", "sha256": "0" * 64}))
+        mark_hash(raw)
+        try:
+            if not _is_same_model(place, json.loads(text)):
+                # an old config beside new weights could pass for a model
+                (place / CONFIG).unlink(missing_ok=True)
+            write_whole(place / WEIGHTS, bytes(raw))
+            write_whole(place / CONFIG, text)
+        except OSError as error:
+            cause = f"cannot be written ({tell(error)})"
+            raise name_fault(place, cause, "check the folder and its space") from None
+
+    @classmethod
+    def from_pretrained(cls, folder: Folder, device: str | torch.device = "cpu") -> Self:
+        """The model in a local folder, with its weights on `device`, in evaluation; no random numbers are drawn."""
+        place, entries = pathlib.Path(folder), read_config(folder)
+        kind = entries["model_type"]
+        if kind != cls.model_type:
+            name = MODELS[kind][1]
+            raise name_fault(place / CONFIG, f"is of a {name}, not of a {cls.__name__}", f"use {name}.from_pretrained")
+        config = _make_config(cls, place / CONFIG, entries)
+        file = place / WEIGHTS
+        with open_file(file, "regard reads one file of this name, no shards and no pickles") as opened:
+            header, digest, num_bytes = read_header(file, opened)
+            _check_sizes(place / CONFIG, config, len(header), num_bytes)
+            try:
+                model = _outline(cls, config, entries["dtype"])
+            except (RegardError, RuntimeError, TypeError, OverflowError) as error:
+                raise name_fault(place / CONFIG, f"makes no model ({tell(error)})", "correct it") from None
+            found = {name: (entry.get("dtype"), entry.get("shape")) for name, entry in header.items()}
+            if why := misfit_tensors(model, found):
+                raise name_fault(file, f"does not fit config.json: {why}", "restore the folder")
+            need = sum(x.numel() * x.element_size() for x in model.state_dict().values())
+            if num_bytes != need:
+                raise name_fault(file, f"has {num_bytes} bytes of numbers where {need} belong", RESTORE)
+            tensors = read_tensors(file, opened, digest)
+        if not _is_same_model(place, entries):
+            raise name_fault(place, "changed while it was read", "load it again")
+        try:
+            model = model.to_empty(device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise RegardError(f"device {str(device)!r} cannot be used: {tell(error)[:100]}.") from None
+        model.load_state_dict(tensors)
+        return model.eval()
+
+
+def load_pretrained(folder: Folder, device: str | torch.device = "cpu") -> Seq2Seq | Transformer:
+    """The model in a local folder, of the class that its config.json names."""
+    room, name = MODELS[read_config(folder)["model_type"]]
+    kind = getattr(importlib.import_module(f"regard.models.{room}"), name)
+    model: Seq2Seq | Transformer = kind.from_pretrained(folder, device)
+    return model
+
+
+def read_config(folder: Folder) -> dict[str, Any]:
+    """What config.json in a local folder says; what the task wrote is its "training"."""
+    place = pathlib.Path(folder)
+    if not place.is_dir():
+        what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
+        raise name_fault(place, what, "name one that save_pretrained wrote; nothing is fetched")
+    file = place / CONFIG
+    fix = "name a folder that save_pretrained wrote"
+    with open_file(file, fix) as opened:
+        raw = opened.read(MOST_CONFIG_BYTES + 1)
+    if len(raw) > MOST_CONFIG_BYTES:
+        raise name_fault(file, f"has more than {MOST_CONFIG_BYTES:,} bytes", fix)
+    try:
+        entries = read_json(raw)
+    except ValueError as error:
+        raise name_fault(file, f"is not JSON in UTF-8 ({tell(error)})", RESTORE) from None
+    if not isinstance(entries, dict):
+        raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", RESTORE)
+    if entries.get("model_type") not in [*MODELS]:
+        found = f"model_type {entries.get('model_type')!r:.40}"
+        raise name_fault(file, f"has the {found}", f"regard loads {' and '.join(MODELS)}")
+    number = entries.get("regard_format")
+    if type(number) is not int or number < 1:
+        raise name_fault(file, f"has no regard_format that counts from 1, but {number!r:.40}", RESTORE)
+    if number > FORMAT:
+        raise name_fault(
+            file, f"has regard_format {number}, this regard reads up to {FORMAT}", "install a newer regard"
+        )
+    if entries.get("dtype") not in [*DTYPES]:
+        cause = f"needs a dtype of {', '.join(DTYPES)}, has {entries.get('dtype')!r:.40}"
+        raise name_fault(file, cause, RESTORE)
+    if not isinstance(entries.get("training", {}), dict):
+        raise name_fault(file, "has a training that is not an object of keys", RESTORE)
+    return entries
+
+
+def misfit_tensors(model: nn.Module, found: Mapping[str, tuple[Any, Any]]) -> str | None:
+    """Why tensors of these dtypes and shapes are not those of the model."""
+    expected = model.state_dict()
+    for name in expected:
+        if name not in found:
+            return f"{name} is missing"
+    for name, (dtype, shape) in found.items():
+        if name not in expected:
+            return f"{name:.60} is one too many"
+        size = list(expected[name].shape)
+        if shape != size:
+            return f"{name} has shape {shape!s:.40}, not {size}"
+        if dtype != _name_dtype(expected[name]):
+            return f"{name} has dtype {dtype!s:.40}, not {_name_dtype(expected[name])}"
+    return None
+
+
+def _name_dtype(x: Tensor) -> str:
+    name = str(x.dtype).removeprefix("torch.")
+    return DTYPES.get(name, name)
+
+
+def _outline(kind: type[Model], config: Any, dtype: str) -> Model:
+    """The model without memory for its weights: names and shapes can be asked at no cost."""
+    with torch.device("meta"):
+        return kind.from_config(config).to(getattr(torch, dtype))
+
+
+def _write_config(model: Pretrained, sizes: dict[str, Any], dtype: str, training: Mapping[str, Any] | None) -> str:
+    from regard import __version__
+
+    entries = {
+        "model_type": model.model_type,
+        "architectures": [MODELS[model.model_type][1]],
+        "regard_version": __version__,
+        "regard_format": FORMAT,
+        "dtype": dtype,
+        **sizes,
+        "training": dict(training or {}),
+    }
+    try:
+        text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RegardError(f"training must be what JSON can hold: {tell(error)[:100]}.") from None
+    if len(text) > MOST_CONFIG_BYTES:
+        raise RegardError(f"training is too long for a config.json of {MOST_CONFIG_BYTES:,} bytes: keep settings only.")
+    return text
+
+
+def _is_same_model(place: pathlib.Path, entries: Mapping[str, Any]) -> bool:
+    """Whether the folder's config is of a model as these entries are; a run goes on, so its training may differ."""
+    try:
+        there = read_config(place)
+    except RegardError:
+        return False
+    names = {*there, *entries} - {"training", "regard_version"}
+    return all(name in there and name in entries and there[name] == entries[name] for name in names)
+
+
+def _make_config(kind: type[Pretrained], file: pathlib.Path, entries: Mapping[str, Any]) -> Any:
+    known = [field.name for field in fields(kind.config_class)]
+    for name in entries:
+        if name not in (*_KEYS, *known):
+            raise name_fault(file, f"has the key {name!r:.60}, which no {kind.__name__} of regard has", "take it out")
+    for name in known:
+        # a default in its place could make another model of the same shapes
+        if name not in entries:
+            raise name_fault(file, f"has no {name}", RESTORE)
+    try:
+        return kind.config_class.from_dict({name: entries[name] for name in known})
+    except RegardError as error:
+        raise name_fault(file, f"makes no model ({str(error).rstrip('.')})", "correct it") from None
+
+
+def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:
+    """Numbers beyond what the weights can be of would take forever, or all memory, before anyone saw that."""
+    limits = {"num_hiddens": math.isqrt(num_bytes), "max_len": MOST_POSITIONS}
+    for name, value in asdict(config).items():
+        most = count if name.endswith("layers") else limits.get(name, num_bytes)
+        if type(value) is int and value > most:
+            raise name_fault(file, f"has {name}={str(value)[:20]}, too large for its weights", "correct it")
