@@ -1,4 +1,4 @@
-"""Files of a model, read with suspicion: each fault is one line, and found before time or memory is spent on it."""
+"""Files of safetensors and JSON, read with suspicion: what is wrong is seen before time or memory is spent on it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,47 @@ import json
 import os
 import pathlib
 import stat
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from torch import Tensor
 
 from regard.core import RegardError
 
-# far above what any model here needs, far below what hurts
-MOST_CONFIG_BYTES, MOST_HEADER_BYTES = 2**20, 2**23
 MOST_CHARACTERS = 200
-RESTORE = "restore it, or save the model again"
+
+
+def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> RegardError:
+    """The error of a file as one line of at most 200 characters.
+
+    >>> raise name_fault(pathlib.Path("runs/x/config.json"), "is not JSON", "restore it", "line 1")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: runs/x/config.json is not JSON (line 1): restore it.
+
+    A long path is shown by its end, a long detail by its start.
+    """
+    room = MOST_CHARACTERS - len(cause) - len(fix) - len(" : .")
+    name = str(path)
+    # some words of the detail stay in any case
+    most = max(room - (24 if detail else 0), 20)
+    name = name if len(name) <= most else f"…{name[1 - most :]}"
+    room -= len(name) + len(" ()")
+    detail = detail if len(detail) <= room else f"{detail[: room - 1]}…"
+    line = f"{name} {cause} ({detail}): {fix}." if detail else f"{name} {cause}: {fix}."
+    # names and texts out of files may hold line ends and codes that a terminal obeys
+    return RegardError("".join(x if x.isprintable() else "?" for x in line[:MOST_CHARACTERS]))
+
+
+def open_file(file: pathlib.Path, fix: str) -> BinaryIO:
+    """A file, which must be one: to open a pipe could take forever."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise name_fault(file, "is not a file", fix)
+        return open(file, "rb")
+    except FileNotFoundError:
+        raise name_fault(file, "is not there", fix) from None
+    except OSError as error:
+        raise name_fault(file, "cannot be read", "check its rights", tell(error)) from None
 
 
 def read_json(raw: str | bytes) -> Any:
@@ -34,72 +65,52 @@ def read_json(raw: str | bytes) -> Any:
     try:
         text = raw.decode() if isinstance(raw, bytes) else raw
         return json.loads(text, object_pairs_hook=pair_up, parse_constant=stop)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def name_fault(path: pathlib.Path, cause: str, fix: str) -> RegardError:
-    """The error of a file as one line of at most 200 characters.
-
-    >>> raise name_fault(pathlib.Path("runs/x/config.json"), "is not there", "name a folder that has one")
-    Traceback (most recent call last):
-    regard.core.errors.RegardError: runs/x/config.json is not there: name a folder that has one.
-
-    A long path is shown by its end, a long cause by its start.
-    """
-    name = str(path)
-    name = name if len(name) <= 90 else f"…{name[-89:]}"
-    room = MOST_CHARACTERS - len(name) - len(fix) - 4
-    cause = cause if len(cause) <= room else f"{cause[: room - 1]}…"
-    line = f"{name} {cause}: {fix}."
-    # names and texts out of files may hold line ends and codes that a terminal obeys
-    return RegardError("".join(x if x.isprintable() else "?" for x in line))
+def write_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A file of safetensors, with the hash of its numbers among its metadata."""
+    raw = import_safetensors().torch.save(dict(tensors))
+    start = 8 + int.from_bytes(raw[:8], "little")
+    numbers = memoryview(raw)[start:]
+    # safetensors itself would write metadata in any order: the same model, another file
+    marked = {**metadata, "sha256": hashlib.sha256(numbers).hexdigest()}
+    header = json.dumps({"__metadata__": marked, **json.loads(raw[8:start])}, separators=(",", ":")).encode()
+    # numbers begin at a multiple of eight
+    header += b" " * (-len(header) % 8)
+    return b"".join((len(header).to_bytes(8, "little"), header, numbers))
 
 
-def open_file(file: pathlib.Path, fix: str) -> BinaryIO:
-    """A file, which must be one: to open a pipe could take forever."""
-    try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            raise name_fault(file, "is not a file", fix)
-        return open(file, "rb")
-    except FileNotFoundError:
-        raise name_fault(file, "is not there", fix) from None
-    except OSError as error:
-        raise name_fault(file, f"cannot be read ({tell(error)})", "check its rights") from None
-
-
-def read_header(file: pathlib.Path, opened: BinaryIO) -> tuple[dict[str, Any], str | None, int]:
-    """What a file of safetensors says of its tensors, its own mark of their hash, and how many bytes they have."""
+def read_header(opened: BinaryIO, most: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """What a file of safetensors says of its tensors, its metadata, and the bytes after them; else a ValueError."""
     size = os.fstat(opened.fileno()).st_size
     length = int.from_bytes(opened.read(8), "little")
-    if size < 8 or length > min(size - 8, MOST_HEADER_BYTES):
-        raise name_fault(file, f"is not safetensors ({size} bytes, a header of {length})", RESTORE)
-    try:
-        header = read_json(opened.read(length))
-    except ValueError as error:
-        raise name_fault(file, f"is not safetensors (header: {tell(error)})", RESTORE) from None
+    if size < 8 or length > min(size - 8, most):
+        raise ValueError(f"{size} bytes, a header of {length}")
+    header = read_json(opened.read(length))
     if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
-        raise name_fault(file, "is not safetensors (header: not an object of objects)", RESTORE)
-    # files of others have none
-    digest = header.pop("__metadata__", {}).get("sha256")
-    return header, digest, size - 8 - length
+        raise ValueError("the header is not an object of objects")
+    return header, header.pop("__metadata__", {}), size - 8 - length
 
 
-def read_tensors(file: pathlib.Path, opened: BinaryIO, digest: str | None) -> dict[str, Tensor]:
-    """The tensors, finite and as they were written."""
-    safetensors = import_safetensors()
+def read_tensors(opened: BinaryIO) -> dict[str, Tensor]:
+    """The tensors as they were written; else a ValueError."""
+    opened.seek(0)
+    metadata = read_header(opened, os.fstat(opened.fileno()).st_size)[1]
+    start = opened.tell()
     opened.seek(0)
     raw = opened.read()
-    start = 8 + int.from_bytes(raw[:8], "little")
-    if digest is not None and digest != hashlib.sha256(memoryview(raw)[start:]).hexdigest():
-        raise name_fault(file, "is damaged: its numbers do not have the sha256 in its header", RESTORE)
+    # files of others have no hash
+    if metadata.get("sha256") not in (None, hashlib.sha256(memoryview(raw)[start:]).hexdigest()):
+        raise ValueError("damaged, its sha256 is another")
+    safetensors = import_safetensors()
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(raw)
-    except (safetensors.SafetensorError, ValueError, RuntimeError, TypeError, KeyError, OverflowError) as error:
-        raise name_fault(file, f"is not safetensors ({tell(error)})", RESTORE) from None
-    for name, x in tensors.items():
-        if not x.isfinite().all():
-            raise name_fault(file, f"has a {name} that is not finite", "take an earlier one")
+    except (safetensors.SafetensorError, RuntimeError, TypeError, KeyError, OverflowError) as error:
+        raise ValueError(tell(error)) from None
     return tensors
 
 
@@ -111,15 +122,8 @@ def import_safetensors() -> Any:
     return safetensors
 
 
-def mark_hash(raw: bytearray) -> None:
-    """Fill in the sha256 of the tensors where the header holds 64 zeros for it."""
-    start = 8 + int.from_bytes(raw[:8], "little")
-    at = raw.index(b'"' + b"0" * 64 + b'"', 0, start) + 1
-    raw[at : at + 64] = hashlib.sha256(memoryview(raw)[start:]).hexdigest().encode()
-
-
 def tell(error: BaseException) -> str:
-    """What an error says, without its later lines."""
+    """What an error says, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -22,16 +22,14 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.models.files import (
-    MOST_CONFIG_BYTES,
-    RESTORE,
     import_safetensors,
-    mark_hash,
     name_fault,
     open_file,
     read_header,
     read_json,
     read_tensors,
     tell,
+    write_tensors,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +44,9 @@ MODELS = {"regard-seq2seq": ("seq2seq", "Seq2Seq"), "regard-transformer": ("tran
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
 # beside the fields of the model's own Config
 _KEYS = ("model_type", "architectures", "regard_version", "regard_format", "dtype", "training")
-# tables of positions are made when they are first asked for
-MOST_POSITIONS = 2**20
+# far above what any model here needs, far below what hurts; tables of positions are made when first asked for
+MOST_CONFIG_BYTES, MOST_HEADER_BYTES, MOST_POSITIONS = 2**20, 2**23, 2**20
+RESTORE = "restore it, or save the model again"
 
 Folder = str | os.PathLike[str]
 Model = TypeVar("Model", bound="Pretrained")
@@ -94,21 +93,21 @@ class Pretrained(nn.Module):
         if why := misfit_tensors(_outline(type(self), config, dtype), found):
             raise RegardError(f"{called} is not what its config says, and could not be loaded: {why}.")
         text = _write_config(self, asdict(config), dtype, training)
-        raw = bytearray(import_safetensors().torch.save(tensors, metadata={"format": "pt", "sha256": "0" * 64}))
-        mark_hash(raw)
+        raw = write_tensors(tensors, {"format": "pt"})
         try:
             if not _is_same_model(place, json.loads(text)):
                 # an old config beside new weights could pass for a model
                 (place / CONFIG).unlink(missing_ok=True)
-            write_whole(place / WEIGHTS, bytes(raw))
+            write_whole(place / WEIGHTS, raw)
             write_whole(place / CONFIG, text)
         except OSError as error:
-            cause = f"cannot be written ({tell(error)})"
-            raise name_fault(place, cause, "check the folder and its space") from None
+            raise name_fault(place, "cannot be written", "check the folder and its space", tell(error)) from None
 
     @classmethod
     def from_pretrained(cls, folder: Folder, device: str | torch.device = "cpu") -> Self:
         """The model in a local folder, with its weights on `device`, in evaluation; no random numbers are drawn."""
+        # a missing package is no fault of the folder's
+        import_safetensors()
         place, entries = pathlib.Path(folder), read_config(folder)
         kind = entries["model_type"]
         if kind != cls.model_type:
@@ -117,19 +116,28 @@ class Pretrained(nn.Module):
         config = _make_config(cls, place / CONFIG, entries)
         file = place / WEIGHTS
         with open_file(file, "regard reads one file of this name, no shards and no pickles") as opened:
-            header, digest, num_bytes = read_header(file, opened)
+            try:
+                header, _, num_bytes = read_header(opened, MOST_HEADER_BYTES)
+            except ValueError as error:
+                raise name_fault(file, "is not safetensors", RESTORE, tell(error)) from None
             _check_sizes(place / CONFIG, config, len(header), num_bytes)
             try:
                 model = _outline(cls, config, entries["dtype"])
             except (RegardError, RuntimeError, TypeError, OverflowError) as error:
-                raise name_fault(place / CONFIG, f"makes no model ({tell(error)})", "correct it") from None
+                raise name_fault(place / CONFIG, "makes no model", "correct it", tell(error)) from None
             found = {name: (entry.get("dtype"), entry.get("shape")) for name, entry in header.items()}
             if why := misfit_tensors(model, found):
-                raise name_fault(file, f"does not fit config.json: {why}", "restore the folder")
+                raise name_fault(file, "does not fit config.json", "restore the folder", why)
             need = sum(x.numel() * x.element_size() for x in model.state_dict().values())
             if num_bytes != need:
                 raise name_fault(file, f"has {num_bytes} bytes of numbers where {need} belong", RESTORE)
-            tensors = read_tensors(file, opened, digest)
+            try:
+                tensors = read_tensors(opened)
+            except ValueError as error:
+                raise name_fault(file, "is not safetensors", RESTORE, tell(error)) from None
+        for name, x in tensors.items():
+            if not x.isfinite().all():
+                raise name_fault(file, f"has a {name} that is not finite", "take an earlier one")
         if not _is_same_model(place, entries):
             raise name_fault(place, "changed while it was read", "load it again")
         try:
@@ -163,7 +171,7 @@ def read_config(folder: Folder) -> dict[str, Any]:
     try:
         entries = read_json(raw)
     except ValueError as error:
-        raise name_fault(file, f"is not JSON in UTF-8 ({tell(error)})", RESTORE) from None
+        raise name_fault(file, "is not JSON", RESTORE, tell(error)) from None
     if not isinstance(entries, dict):
         raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", RESTORE)
     if entries.get("model_type") not in [*MODELS]:
@@ -255,7 +263,7 @@ def _make_config(kind: type[Pretrained], file: pathlib.Path, entries: Mapping[st
     try:
         return kind.config_class.from_dict({name: entries[name] for name in known})
     except RegardError as error:
-        raise name_fault(file, f"makes no model ({str(error).rstrip('.')})", "correct it") from None
+        raise name_fault(file, "makes no model", "correct it", tell(error)) from None
 
 
 def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:

@@ -12,14 +12,23 @@ import pathlib
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from regard.core import RegardError
 from regard.core.files import write_whole
+from regard.models.files import (
+    import_safetensors,
+    name_fault,
+    open_file,
+    read_header,
+    read_tensors,
+    tell,
+    write_tensors,
+)
 
 FORMAT = "regard state 1"
+# a tree of this length has millions of numbers
+MOST_HEADER_BYTES = 2**26
 
 
 def save_state(path: pathlib.Path, state: Any) -> None:
@@ -34,26 +43,26 @@ def save_state(path: pathlib.Path, state: Any) -> None:
     """
     tensors: dict[str, Tensor] = {}
     tree = _take_apart(state, tensors, "state")
-    write_whole(path, save(tensors, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
+    raw = write_tensors(tensors, {"format": FORMAT, "tree": json.dumps(tree)})
+    if int.from_bytes(raw[:8], "little") > MOST_HEADER_BYTES:
+        raise RegardError("state is too long to be read again: keep long lists of numbers as tensors.")
+    write_whole(path, raw)
 
 
 def load_state(path: pathlib.Path, device: str | torch.device = "cpu") -> Any:
     """The state again, bit for bit, with its tensors on `device`."""
-    try:
-        with safe_open(path, "pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise RegardError(f"{path} is not a state of a run: it has no mark {FORMAT!r}.")
-            # safe_open of a file whose tensors are fewer than its header says raises by itself
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _put_together(json.loads(metadata["tree"]), tensors)
-    except FileNotFoundError:
-        raise RegardError(f"{path} is not there: no run was saved in this place.") from None
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, RegardError):
-            raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RegardError(f"{path} cannot be read as a state ({reason}): delete it, and the run begins anew.") from None
+    # a missing package is no fault of the file's
+    import_safetensors()
+    with open_file(path, "no run was saved in this place") as opened:
+        try:
+            _, metadata, _ = read_header(opened, MOST_HEADER_BYTES)
+            if metadata.get("format") == FORMAT:
+                tensors = {name: x.to(device) for name, x in read_tensors(opened).items()}
+                return _put_together(json.loads(metadata["tree"]), tensors)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            fix = "delete it, and the run begins anew"
+            raise name_fault(path, "cannot be read as a state", fix, tell(error)) from None
+    raise RegardError(f"{path} is not a state of a run: it has no mark {FORMAT!r}.")
 
 
 def _take_apart(value: Any, tensors: dict[str, Tensor], place: str) -> Any:
