@@ -1,0 +1,80 @@
+"""The paper pictures are drawn on: matplotlib without pyplot and without the user's style, written whole."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import pathlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from regard.core import RegardError
+from regard.core.files import write_whole
+
+# no date: the same picture is the same file
+ENDINGS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+# numbers beyond this are drawn as if they were infinite: an axis must have a length
+LARGEST = 1e100
+STYLE = {
+    # text comes from data: it is never a formula, and no TeX is called
+    "text.parse_math": False,
+    "text.usetex": False,
+    "svg.hashsalt": "regard",
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#555555",
+    "xtick.color": "#888888",
+    "ytick.color": "#888888",
+    "xtick.labelcolor": "#222222",
+    "ytick.labelcolor": "#222222",
+}
+
+
+@contextlib.contextmanager
+def open_sheet() -> Iterator[Any]:
+    """The module `matplotlib.figure`, while its settings are ours; the user's come back at the end."""
+    try:
+        import matplotlib
+        from matplotlib import figure
+    except ImportError:
+        raise RegardError("Pictures need the package matplotlib: pip install 'regard[plot]'.") from None
+    with matplotlib.rc_context(), warnings.catch_warnings(), _quiet("matplotlib.font_manager"):
+        # `choose_fonts` says it in one line
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield figure
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Without a line for every font that has no regular weight."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def check_path(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Complains of an ending that is no picture's, before anything is drawn."""
+    place = pathlib.Path(path)
+    if place.suffix[1:].lower() not in ENDINGS:
+        raise RegardError(f"{place} must end in .png, .svg or .pdf: the ending says what kind of picture it is.")
+    return place
+
+
+def save_figure(figure: Any, path: pathlib.Path) -> None:
+    kind = path.suffix[1:].lower()
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, dpi=160, bbox_inches="tight", pad_inches=0.15, metadata=ENDINGS[kind])
+    try:
+        write_whole(path, content.getvalue())
+    # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RegardError(f"{path} cannot be written ({reason}): check the folder and its space.") from None
