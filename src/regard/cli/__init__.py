@@ -1,0 +1,73 @@
+"""The command line: `regard`, or `python -m regard`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+# what a command needs beyond torch, all of it in one extra
+EXTRAS = ("lightning", "matplotlib", "rich", "sacrebleu", "safetensors", "tokenizers", "typer")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the status to exit with: 0, 2 after what the user can mend, 130 after Ctrl-C.
+
+    >>> main(["--version"])
+    regard 0.1.0
+    0
+
+    What can be mended is said in one line on stderr. Any other exception is a bug, and shows where.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # what is read and said is UTF-8, whatever the locale
+        if (stream.encoding or "").lower() not in ("utf-8", "utf8") and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")
+    try:
+        # typer may be missing
+        from regard.cli.app import run
+
+        status = run(sys.argv[1:] if arguments is None else list(arguments))
+        # a full disk or a closed pipe may show only now
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return _complain("Stopped.", 130)
+    except BrokenPipeError:
+        _close_output()
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        return _complain(f"This command needs the package {package}: pip install 'regard[train]'.")
+    except OSError as error:
+        where = "the output" if error.filename is None else os.fsdecode(error.filename)
+        if error.filename is None:
+            _close_output()
+        why = error.strerror or error
+        return _complain(f"{where} cannot be used ({why}): check the name, its permissions and the free space.")
+    except ValueError as error:
+        # brings torch, which an error of typer's does not need
+        from regard.core import RegardError
+
+        if not isinstance(error, RegardError):
+            raise
+        return _complain(str(error))
+
+
+def _complain(message: str, status: int = 2) -> int:
+    # a file's name may hold a line break
+    print(" ".join(message.split()), file=sys.stderr)
+    return status
+
+
+def _close_output() -> None:
+    """Let nothing be flushed any more: Python tries again when it ends, and would complain."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        # stdout is no file, as in a test
+        pass

@@ -1,0 +1,141 @@
+"""`regard translate`: sentences through a trained run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.files import check_place, read_lines, read_stream, show_progress, write_lines
+
+if TYPE_CHECKING:
+    from regard.tasks.translator import Translation
+
+EXAMPLES = """\
+  regard translate runs/demo "介绍一下西安" --look attention.png
+  regard translate runs/demo --input chinese.txt --output english.txt --beam 1
+  echo "介绍一下西安" | regard translate runs/demo --json"""
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(help="Sentences; without any, stdin is read, one a line."),
+    ] = None,
+    input: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read sentences from a file, one a line, plain or .gz.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, whole or not at all.")] = None,
+    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow; 1 is greedy.")] = 5,
+    alpha: Annotated[float, typer.Option(metavar="X", min=0, help="Length penalty of the beam.")] = 0.6,
+    max_len: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Most tokens to say.  [default: by the source]", show_default=False),
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw words in place of a beam.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="X", help="With --sample: below 1 surer, above 1 bolder.  [default: 1]")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="With --sample: from so many words only.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=2**63 - 1, help="With --sample: draw the same again.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")] = 64,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    look: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the alignment; of several sentences, NAME-1.png, NAME-2.png and so on."
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="With --look: the decoder layer of a Transformer.  [default: the last but one]"
+        ),
+    ] = None,
+) -> None:
+    """Translate sentences with a trained run.
+
+    A translation a line goes to stdout, whatever else is said to stderr.
+    """
+    if text and input is not None:
+        raise typer.BadParameter("give sentences or --input, not both")
+    for name, value in (("--temperature", temperature), ("--top-k", top_k), ("--seed", seed)):
+        if value is not None and not sample:
+            raise typer.BadParameter(f"{name} is for drawing words, add --sample")
+    if layer is not None and look is None:
+        raise typer.BadParameter("--layer is for pictures, add --look attention.png")
+    check_place("--output", output)
+    check_place("--look", look)
+
+    from regard.tasks.translator import Translator
+
+    if look is not None:
+        from regard.views.sheet import check_path
+
+        check_path(look)
+    options: dict[str, Any] = {"beam": beam, "alpha": alpha, "max_len": max_len, "batch_size": batch_size}
+    options |= {"looks": look is not None, "layer": layer}
+    if sample:
+        options |= {"temperature": 1.0 if temperature is None else temperature, "top_k": top_k, "seed": seed}
+    # what is given is read before the model: a wrong name shows at once
+    is_asked = not text and input is None
+    is_typed = is_asked and sys.stdin.isatty() and output is None and look is None
+    lines = [] if is_typed else list(text or (read_stream() if input is None else read_lines(input)))
+    translator = Translator.load(run, device)
+    if is_typed:
+        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+        for line in read_stream():
+            _print(translator.translate([line], **options), as_json)
+        return
+    with show_progress("translating", len(lines)) as on_progress:
+        found = translator.translate(lines, **options, on_progress=on_progress)
+    if output is None:
+        _print(found, as_json)
+    else:
+        write_lines(output, _list_lines(found, as_json))
+    unknown = [number for number, said in enumerate(found, 1) if said.unknown]
+    if unknown:
+        print(f"Parts of {len(unknown)} sentences are unknown to this run, first of {unknown[0]}.", file=sys.stderr)
+    if look is not None:
+        _draw(found, look)
+
+
+def _list_lines(found: Sequence[Translation], as_json: bool) -> Iterator[str]:
+    for said in found:
+        if not as_json:
+            # a line for a line, whatever the model says
+            yield " ".join(said.text.splitlines())
+            continue
+        row: dict[str, Any] = {"source": said.source, "translation": said.text, "score": round(said.score, 6)}
+        if said.weights is not None:
+            row |= {"source_tokens": said.source_tokens, "target_tokens": said.target_tokens}
+            row["weights"] = [[round(x, 6) for x in line] for line in said.weights.tolist()]
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def _print(found: Sequence[Translation], as_json: bool) -> None:
+    for line in _list_lines(found, as_json):
+        print(line)
+    sys.stdout.flush()
+
+
+def _draw(found: Sequence[Translation], look: Path) -> None:
+    from regard.views import draw_alignment
+
+    for number, said in enumerate(found, 1):
+        path = look if len(found) == 1 else look.with_stem(f"{look.stem}-{number}")
+        if said.weights is None:
+            print(f"Sentence {number} is empty: no picture.", file=sys.stderr)
+            continue
+        draw_alignment(said.weights, said.source_tokens, said.target_tokens, path)
+        print(f"The alignment of sentence {number} is in {path}.", file=sys.stderr)

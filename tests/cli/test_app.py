@@ -1,0 +1,163 @@
+"""What all commands share: help, version, the ways to fail."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import regard
+from regard import cli
+from regard.cli import app, main
+
+SRC = pathlib.Path(__file__).parents[2] / "src"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_the_commands(command, arguments):
+    status, out, err = command(*arguments)
+    assert (status, err) == (0, "")
+    for name in ("translate", "evaluate", "--version"):
+        assert name in out
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate"])
+def test_help_of_a_command_has_examples_that_parse(command, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = command(name, "--help")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    # no boxes, no colours
+    assert not set(out) & set("╭│─\x1b")
+    examples = [line.strip() for line in out.partition("Examples:\n")[2].splitlines()]
+    assert len(examples) >= 2
+    for example in examples:
+        assert f"regard {name} runs/" in example
+    # nothing asked, help given
+    assert command(name)[:2] == (0, out)
+
+
+def test_version(command):
+    assert command("--version") == (0, f"regard {regard.__version__}\n", "")
+
+
+def test_help_needs_no_torch_of_its_own():
+    # what regard itself imports is not for the commands to say
+    probe = (
+        "import sys, types; package = types.ModuleType('regard'); package.__path__ = [sys.argv[1]];"
+        "package.__version__ = '0'; sys.modules['regard'] = package;"
+        "import time; start = time.perf_counter(); from regard.cli import main; main(['translate', '--help']);"
+        "print(time.perf_counter() - start, [x for x in ('torch', 'numpy', 'rich', 'tokenizers') if x in sys.modules])"
+    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", probe, str(SRC / "regard")], capture_output=True, text=True, check=True
+        )
+        seconds, _, modules = done.stdout.splitlines()[-1].partition(" ")
+        assert modules == "[]"
+        if float(seconds) < 1:
+            break
+    assert float(seconds) < 1
+
+
+def test_as_a_module(run_folder):
+    command = [sys.executable, "-m", "regard", "translate", str(run_folder), "西安", "--max-len", "3"]
+    env = {**os.environ, "PYTHONPATH": str(SRC), "LC_ALL": "C", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_reader_that_leaves_is_no_error(run_folder, capsys, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", encoding="utf-8") as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        assert main(["translate", str(run_folder), "西安", "--max-len", "1"]) == 1
+        # and none when Python tries to flush it again
+        stdout.flush()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_behind_stdout(run_folder, capsys, monkeypatch):
+    with open("/dev/full", "w", encoding="utf-8") as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        assert main(["translate", str(run_folder), "西安", "--max-len", "1"]) == 2
+    assert capsys.readouterr().err == (
+        "the output cannot be used (No space left on device): check the name, its permissions and the free space.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "No such command 'fly': see regard --help."),
+        (["--fly"], "No such option: --fly: see regard --help."),
+        (["translate", "x", "--zzz"], "No such option: --zzz: see regard translate --help."),
+        (["translate", "x", "--beam"], "Option '--beam' requires an argument: see regard translate --help."),
+        (
+            ["translate", "x", "y", "--beam", "many"],
+            "Invalid value for '--beam': 'many' is not a valid integer range: see regard translate --help.",
+        ),
+        (
+            ["translate", "x", "y", "--beam", "0"],
+            "Invalid value for '--beam': 0 is not in the range x>=1: see regard translate --help.",
+        ),
+        (["translate", "--beam", "2"], "Missing argument 'RUN': see regard translate --help."),
+    ],
+)
+def test_a_wrong_command_line(complaint, arguments, message):
+    said = complaint(*arguments)
+    # typer's own words may change in detail
+    assert said.split("'")[0] == message.split("'")[0]
+    assert said.endswith(message.rpartition(":")[2])
+
+
+def fail_with(monkeypatch, error: BaseException) -> None:
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr(app, "run", fail)
+
+
+def test_ctrl_c(command, monkeypatch):
+    fail_with(monkeypatch, KeyboardInterrupt())
+    assert command("translate", "x") == (130, "", "Stopped.\n")
+
+
+def test_ctrl_c_in_a_command(command, monkeypatch, run_folder):
+    from regard.tasks.translator import Translator
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "translate", stop)
+    assert command("translate", run_folder, "西安") == (130, "", "Stopped.\n")
+
+
+def test_a_missing_package(complaint, monkeypatch):
+    fail_with(monkeypatch, ModuleNotFoundError("No module named 'lightning.fabric'", name="lightning.fabric"))
+    assert complaint("x") == "This command needs the package lightning: pip install 'regard[train]'."
+
+
+def test_without_typer(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "regard.cli.app")
+    monkeypatch.delattr(cli, "app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert main(["--help"]) == 2
+    assert capsys.readouterr().err == "This command needs the package typer: pip install 'regard[train]'.\n"
+
+
+def test_a_file_that_fails(complaint, monkeypatch):
+    fail_with(monkeypatch, PermissionError(13, "Permission denied", "a\nb.txt"))
+    message = "a b.txt cannot be used (Permission denied): check the name, its permissions and the free space."
+    assert complaint("x") == message
+
+
+@pytest.mark.parametrize("bug", [ValueError("a bug"), KeyError("a bug"), ModuleNotFoundError("a bug", name="nothing")])
+def test_a_bug_shows_where(monkeypatch, bug):
+    fail_with(monkeypatch, bug)
+    with pytest.raises(type(bug), match="a bug"):
+        main(["x"])
