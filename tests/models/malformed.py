@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import pathlib
 import pickle
 import random
+import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from regard import RegardError
+from regard.models.pretrained import load_pretrained
+from regard.models.seq2seq import Config as Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Config, Transformer
 
 Breaking = Callable[[pathlib.Path], object]
 
@@ -136,11 +150,6 @@ class Trap:
 
 def make_pickles(canary: pathlib.Path) -> dict[str, bytes]:
     """Traps in every format that others read: plain, of several protocols, torch's zip, numpy's objects."""
-    import io
-
-    import numpy
-    import torch
-
     zipped, array = io.BytesIO(), io.BytesIO()
     torch.save(Trap(canary), zipped)
     numpy.save(array, numpy.array([Trap(canary)], dtype=object), allow_pickle=True)
@@ -169,3 +178,40 @@ def mutate(raw: bytes, rng: random.Random) -> bytes:
         elif rng.random() < 0.1:
             del data[at:]
     return bytes(data)
+
+
+TINY = Config(7, None, num_hiddens=4, ffn_num_hiddens=6, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+KINDS = ("transformer", "seq2seq")
+# tests may run on many cores at once
+MOST_SECONDS = 2.0
+
+
+@functools.cache
+def make_files(kind: str) -> dict[str, bytes]:
+    """The files of a model with nothing wrong."""
+    torch.manual_seed(0)
+    model = Transformer(TINY) if kind == "transformer" else Seq2Seq.from_config(Seq2SeqConfig(7, 9, 4, 6, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, {"note": "西安"})
+        return {file.name: file.read_bytes() for file in pathlib.Path(folder).iterdir()}
+
+
+def make_folder(folder: pathlib.Path, kind: str) -> pathlib.Path:
+    folder.mkdir()
+    for name, raw in make_files(kind).items():
+        (folder / name).write_bytes(raw)
+    return folder
+
+
+def refusal(folder: pathlib.Path, load: Callable[[Any], Any] = load_pretrained) -> str:
+    """The line that a folder is refused with, in time and leaving nothing behind."""
+    before = sorted(folder.parent.rglob("*"))
+    start = time.perf_counter()
+    with pytest.raises(RegardError) as error:
+        load(folder)
+    assert time.perf_counter() - start < MOST_SECONDS
+    assert sorted(folder.parent.rglob("*")) == before
+    line = str(error.value)
+    assert len(line) <= 200
+    assert line.isprintable()
+    return line
