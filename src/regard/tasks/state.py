@@ -95,8 +95,10 @@ def _take_apart(value: Any, tensors: dict[str, Tensor], place: str) -> Any:
 
 
 def _put_together(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    if not isinstance(tree, list):
+    if tree is None or isinstance(tree, bool | str):
         return tree
+    if not isinstance(tree, list) or len(tree) != 2:
+        raise ValueError(f"{tree!r:.40} is not a kind and its content")
     kind, content = tree
     if kind == "int":
         return int(content)
