@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -115,7 +116,7 @@ class Tokenizer:
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            why = " ".join(str(error).split())[:100]
+            why = "".join(x if x.isprintable() else "?" for x in " ".join(str(error).split())[:100])
             raise RegardError(f"{name} is not a tokenizer ({why}): restore it, or train again.") from None
         if not _is_ours(hf, inner):
             raise RegardError(f"{name} has steps that no tokenizer of regard has: restore it, or train again.")
@@ -228,6 +229,9 @@ def _check_texts(texts: Iterable[str]) -> Iterator[str]:
 
 def _read(name: str) -> str:
     try:
+        # to open a pipe could take forever
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise RegardError(f"{name} is not a file, so it is no tokenizer: check the name.")
         with open(name, "rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
@@ -242,11 +246,22 @@ def _read(name: str) -> str:
 
 def _find_fault(text: str) -> str | None:
     """Why `text` is no tokenizer of ours; Rust would take some of it in silence and panic at the rest."""
+    doubled: list[str] = []
+
+    def pair_up(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = sorted(key for key, _ in pairs)
+            doubled.extend(one for one, other in itertools.pairwise(keys) if one == other)
+        return found
+
     try:
-        model = json.loads(text)["model"]
+        model = json.loads(text, object_pairs_hook=pair_up)["model"]
         vocab, kind = model["vocab"], model["type"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no JSON with model, vocab and type: {type(error).__name__}" if text.strip() else "the file is empty"
+    if doubled:
+        return f"the key {doubled[0]!r:.40} stands there twice"
     if kind not in ("BPE", "WordLevel"):
         return f"type must be BPE or WordLevel, is {str(kind)[:40]!r}"
     if not isinstance(vocab, dict) or not all(type(number) is int for number in vocab.values()):
@@ -261,5 +276,5 @@ def _find_fault(text: str) -> str | None:
         parts = merge.split(" ") if isinstance(merge, str) else merge
         two = isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) for part in parts)
         if not (two and {*parts, "".join(parts)} <= vocab.keys()):
-            return f"the merge {str(merge)[:40]} is not of two tokens of the vocabulary"
+            return f"the merge {repr(merge)[:40]} is not of two tokens of the vocabulary"
     return None
