@@ -39,7 +39,7 @@ def refusal(file: pathlib.Path) -> str:
     # of a path of sixty characters
     assert len(line) - len(str(file)) <= 140
     assert line.isprintable()
-    return line.removeprefix(f"{file} ")
+    return line
 
 
 def model(**changes: Any) -> Breaking:
@@ -99,8 +99,8 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "UTF-16": ("is not UTF-8", text(lambda whole: whole.encode("utf-16"))),
     "half a character": (r"\(.*\)", vocab(**{"\ud800": 262})),
     "nested": ("RecursionError", text(lambda whole: '{"model":' * 100_000)),
-    "folder": ("^is not a file, so it is no tokenizer: check the name.$", MORE["folder"]),
-    "pipe": ("^is not a file, so it is no tokenizer: check the name.$", MORE["pipe"]),
+    "folder": (" is not a file, so it is no tokenizer: check the name.$", MORE["folder"]),
+    "pipe": (" is not a file, so it is no tokenizer: check the name.$", MORE["pipe"]),
     "link to nothing": ("cannot be read", MORE["link to nothing"]),
     "cut": ("JSONDecodeError", text(lambda whole: whole[:-20])),
 }
