@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from regard.tasks.translator import Translator
+from regard.tasks.translator import Translation, Translator
 
 TEXTS = ["介绍一下西安", "我想吃饺子", "西安"]
 QUICK = ("--max-len", "6", "--device", "cpu")
@@ -52,6 +52,12 @@ def test_a_line_for_a_line(command, run_folder):
     assert lines[0] == lines[3]
     assert lines[1:3] == ["", ""]
     assert command("translate", run_folder, *QUICK, stdin=b"") == (0, "", "")
+
+
+def test_a_line_break_that_is_said_is_a_space(command, run_folder, monkeypatch):
+    said = Translation("西安", "xi\n'an", 0.0, ("西", "安", "<eos>"), ("xi", "\n", "'an", "<eos>"))
+    monkeypatch.setattr(Translator, "translate", lambda *args, **options: [said])
+    assert command("translate", run_folder, "西安", *QUICK) == (0, "xi 'an\n", "")
 
 
 def test_json(command, run_folder, expected, tmp_path):

@@ -114,6 +114,8 @@ def test_drawing_follows_the_seed():
     assert draw() != draw()
     greedy = [said.text for said in translator.translate(SENTENCES, beam=1, max_len=6)]
     assert draw(seed=1, top_k=1) == greedy
+    cold = translator.translate(SENTENCES, temperature=1e-6, seed=1, max_len=6)
+    assert [said.text for said in cold] == greedy
 
 
 def test_an_empty_sentence_stays_empty_and_keeps_its_place():

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.corpus import Columns, Data, Keys, Member, Swap, read_columns, read_two
 from regard.cli.files import check_place, show_progress, write_lines
 
 EXAMPLES = """\
@@ -22,17 +23,11 @@ EXAMPLES = """\
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file of pairs (.tsv, .jsonl, then .gz; .zip), or phrasebook; twice for two files line by line.",
-        ),
-    ] = None,
-    columns: Annotated[str, typer.Option(metavar="M,N", help="Of a TSV: source and target, counted from 1.")] = "1,2",
-    keys: Annotated[str, typer.Option(metavar="A,B", help="Of JSONL: source and target.")] = "source,target",
-    swap: Annotated[bool, typer.Option("--swap", help="Take the target for the source.")] = False,
-    member: Annotated[str | None, typer.Option(metavar="NAME", help="Of a .zip: the file in it.")] = None,
+    data: Data = None,
+    columns: Columns = "1,2",
+    keys: Keys = "source,target",
+    swap: Swap = False,
+    member: Member = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first so many pairs only.")] = None,
     beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow; 1 is greedy.")] = 5,
     alpha: Annotated[float, typer.Option(metavar="X", min=0, help="Length penalty of the beam.")] = 0.6,
@@ -51,10 +46,7 @@ def evaluate(
 
     Says BLEU and chrF with their sacreBLEU signatures, how many translations are exact, and how long it took.
     """
-    first, second = _read_two("--columns", columns)
-    if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
-        raise typer.BadParameter(f"--columns must be two numbers counted from 1, as 1,2, got {columns!r}")
-    named = _read_two("--keys", keys)
+    numbers, names = read_columns(columns), read_two("--keys", keys)
     check_place("--output", output)
 
     from regard.tasks.corpus import open_pairs
@@ -63,12 +55,7 @@ def evaluate(
     from regard.tasks.translator import Translator
 
     cut = check_cut(tokenize)
-    pairs: Iterable[tuple[str, str]]
-    if data:
-        numbers = int(first) - 1, int(second) - 1
-        pairs = open_pairs(data, columns=numbers, keys=named, swap=swap, member=member)
-    else:
-        pairs = _find_test(run)
+    pairs = open_pairs(data, columns=numbers, keys=names, swap=swap, member=member) if data else _find_test(run)
     # what is asked is read before the model: a wrong name shows at once
     asked = list(itertools.islice(pairs, limit))
     translator = Translator.load(run, device)
@@ -103,10 +90,3 @@ def _find_test(run: Path) -> Iterable[tuple[str, str]]:
     """The pairs that a run held out of its own data."""
     # seam: config.json says what the run was trained on, and tasks will part it again
     raise typer.BadParameter("--data is missing: name a file of pairs, or phrasebook")
-
-
-def _read_two(name: str, given: str) -> tuple[str, str]:
-    parts = [part.strip() for part in given.split(",")]
-    if len(parts) != 2 or not all(parts):
-        raise typer.BadParameter(f"{name} must be two with a comma between, got {given!r}")
-    return parts[0], parts[1]
