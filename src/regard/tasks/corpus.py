@@ -53,8 +53,9 @@ class Corpus:
     (500, 500, True)
 
     `data` is what `open_pairs` takes. Without files to validate by, `held_out` is the fraction of pairs that
-    validates, and another such fraction is the test: by a hash of the source sentence. With `valid` given, all of `data` is
-    learned from, and there is no test. `limit` is the most pairs to learn from. The phrasebook is always parted alike.
+    validates, and another such fraction is the test: by a hash of the source sentence. With `valid` given, all of
+    `data` is learned from, and there is no test. `limit` is the most pairs to learn from. The phrasebook is always
+    parted alike.
     """
 
     data: tuple[str, ...] = (PHRASEBOOK,)
@@ -70,7 +71,8 @@ class Corpus:
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Corpus:
         """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()})
+        fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
+        return cls(**fixed)
 
     def part(self) -> Split:
         """The pairs to learn from, to validate by, and for the test."""

@@ -1,0 +1,150 @@
+"""The folder of a run: begun, found again after any stop, and never shared by two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from regard.core import RegardError
+from regard.core.files import write_whole
+from regard.tasks.state import load_state, save_state
+
+STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
+MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json")
+# what may differ from one call to the next: when to stop and to save are not what is learned, and the data are
+# known by their digest, wherever they lie now
+FREE = ("epochs", "max_steps", "patience", "save_every", "data", "valid", "member")
+
+
+class RunFolder:
+    """A run on disk.
+
+    >>> import tempfile
+    >>> folder = RunFolder(pathlib.Path(tempfile.mkdtemp(), "run"))
+    >>> folder.is_begun()
+    False
+    >>> folder.save({"step": 0}, history=[])
+    >>> folder.is_begun(), folder.load()["step"]
+    (True, 0)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = pathlib.Path(path)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep others out until the block is left, however it is left."""
+        with say_why(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise RegardError(f"{self.path} is a file: name a folder for the run.")
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            if not _lock(handle):
+                raise RegardError(f"{self.path} is in use by another run: wait for it, or name another folder.")
+            self._sweep()
+            yield
+        finally:
+            # the lock goes with the handle, even if the process is killed
+            os.close(handle)
+
+    def _sweep(self) -> None:
+        """Remove what was half-written when a run was killed; refuse a folder of something else."""
+        names = sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK)
+        halves = [
+            name for name in names if name.startswith(tuple(f".{x}." for x in (STATE, SETTINGS, METRICS, *MODEL)))
+        ]
+        for name in halves:
+            (self.path / name).unlink(missing_ok=True)
+        strange = [name for name in names if name not in halves]
+        if strange and SETTINGS not in names:
+            raise RegardError(
+                f"{self.path} holds {strange[0]!r} but no {SETTINGS}, so it is no run: name a new folder."
+            )
+        if "model.safetensors" in names and STATE not in names:
+            raise RegardError(f"{self.path} holds a model but no {STATE} to go on from: name a new folder.")
+
+    def is_begun(self) -> bool:
+        """Whether there is a state to go on from."""
+        return (self.path / STATE).exists()
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Keep what decides the run; complain where it was begun with something else."""
+        now = json.loads(json.dumps(settings))
+        if not self.is_begun():
+            with say_why(self.path):
+                write_whole(self.path / SETTINGS, json.dumps(now, indent=2, ensure_ascii=False) + "\n")
+            return
+        before, after = _flatten(self._read_settings()), _flatten(now)
+        # these schedules reach their end with the run: to move it is to learn otherwise
+        free = FREE if after.get("recipe.schedule") not in ("linear", "cosine") else FREE[2:]
+        for name in sorted({*before, *after}):
+            if name.rpartition(".")[2] not in free and before.get(name) != after.get(name):
+                raise RegardError(
+                    f"{self.path} was begun with {name}={_show(before.get(name))}, now it is"
+                    f" {_show(after.get(name))}: name a new folder, or give the same."
+                )
+
+    def _read_settings(self) -> dict[str, Any]:
+        path = self.path / SETTINGS
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise RegardError(
+                f"{path} cannot be read ({type(error).__name__}): restore it, or name a new folder."
+            ) from None
+        if not isinstance(found, dict):
+            raise RegardError(f"{path} must be a JSON object, is a {type(found).__name__}: restore it.")
+        return found
+
+    def load(self) -> Any:
+        """The last state."""
+        return load_state(self.path / STATE)
+
+    def save(self, state: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+        """Keep a state, and beside it the history, a line a validation."""
+        with say_why(self.path):
+            write_whole(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+            save_state(self.path / STATE, dict(state))
+
+
+@contextmanager
+def say_why(path: pathlib.Path) -> Iterator[None]:
+    """One line for whatever the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise RegardError(
+            f"{where} cannot be written ({error.strerror or error}): mend that, and the same command goes on from the"
+            " last save."
+        ) from None
+
+
+def _lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        # no such locks on this system; two runs in one folder are then the user's to avoid
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _flatten(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        found.update(_flatten(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value})
+    return found

@@ -1,0 +1,148 @@
+"""How a model is trained, and on what: everything about a run that is not its task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from regard.core import RegardError
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+# the part of the top rate after the warm-up, by (step, warm-up, all steps)
+SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
+    "constant": lambda step, warmup, total: 1.0,
+    "linear": lambda step, warmup, total: (total - step) / max(total - warmup, 1),
+    "cosine": lambda step, warmup, total: (1 + math.cos(math.pi * (step - warmup) / max(total - warmup, 1))) / 2,
+    "inverse-sqrt": lambda step, warmup, total: math.sqrt(max(warmup, 1) / max(step, 1)),
+}
+# float16 would need a loss scale, one more thing to keep
+PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "64-true")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """AdamW with a schedule, for so many epochs; `dataclasses.asdict` of it is JSON.
+
+    >>> recipe = Recipe(lr=0.1, warmup=10, schedule="linear", max_steps=110)
+    >>> [round(recipe.rate(step, 110), 3) for step in (0, 9, 10, 60, 110)]
+    [0.01, 0.1, 0.1, 0.05, 0.0]
+
+    A step learns from `accumulate` batches. `max_steps` ends before `epochs` do. `validate_every` and `save_every` are
+    steps; a run validates after every epoch where None, and is saved at each validation in any case. `patience` is how
+    many validations without a better one are borne. `average` is the decay of a moving average of the weights, which
+    is then what validates and is kept; 0 keeps the weights themselves.
+    """
+
+    epochs: int = 10
+    max_steps: int | None = None
+    lr: float = 1e-3
+    warmup: int = 0
+    schedule: str = "constant"
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    clip: float | None = 1.0
+    accumulate: int = 1
+    average: float = 0.0
+    patience: int | None = None
+    validate_every: int | None = None
+    save_every: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "max_steps", "accumulate", "patience", "validate_every", "save_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RegardError(f"{name} must be at least 1, got {value}.")
+        for name in ("lr", "clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise RegardError(f"{name} must be above 0, got {value}.")
+        for name in ("warmup", "weight_decay", "seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise RegardError(f"{name} must be 0 or above, got {getattr(self, name)}.")
+        for name in ("beta1", "beta2", "average"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RegardError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        if self.schedule not in SCHEDULES:
+            names = ", ".join(map(repr, SCHEDULES))
+            raise RegardError(f"schedule must be one of {names}, got {self.schedule!r}.")
+
+    @classmethod
+    def from_dict(cls, entries: dict[str, Any]) -> Recipe:
+        """What `dataclasses.asdict` gave."""
+        return cls(**{field.name: entries[field.name] for field in fields(cls) if field.name in entries})
+
+    def rate(self, step: int, total: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        return self.lr * SCHEDULES[self.schedule](step, self.warmup, total)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The devices a run uses; none of it changes what is learned, but for rounding and the batches' size.
+
+    >>> Machine(accelerator="cpu").launch().device
+    device(type='cpu')
+
+    The words are Lightning Fabric's. Under `torchrun`, devices and nodes are its own to say.
+    """
+
+    accelerator: str = "auto"
+    devices: str = "1"
+    strategy: str = "auto"
+    num_nodes: int = 1
+    precision: str = "32-true"
+
+    def launch(self, logs: str | None = None) -> Fabric:
+        """The processes, ready; `logs` is a folder for TensorBoard."""
+        if self.precision not in PRECISIONS:
+            raise RegardError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        try:
+            from lightning.fabric import Fabric
+        except ImportError:
+            raise RegardError("training needs the package lightning: pip install 'regard[train]'.") from None
+        try:
+            fabric = Fabric(
+                accelerator=self.accelerator,
+                devices=_count_devices(self.devices),
+                strategy=self.strategy,
+                num_nodes=self.num_nodes,
+                precision=self.precision,
+                loggers=[] if logs is None else [_open_logger(logs)],
+            )
+            fabric.launch()
+        # whatever Fabric says of words that do not fit each other or the machine
+        except (ValueError, RuntimeError, TypeError) as error:
+            if isinstance(error, RegardError):
+                raise
+            reason = " ".join(str(error).split())[:120]
+            raise RegardError(
+                f"this machine cannot be set up ({reason}): see accelerator, devices, strategy."
+            ) from None
+        return fabric
+
+
+def _count_devices(text: str) -> str | int | list[int]:
+    if text == "auto":
+        return text
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise RegardError(f"devices must be 'auto', a count, or numbers as 0,2, got {text!r}.") from None
+    return numbers[0] if len(numbers) == 1 and "," not in text else numbers
+
+
+def _open_logger(folder: str) -> Any:
+    try:
+        from lightning.fabric.loggers import TensorBoardLogger
+
+        return TensorBoardLogger(folder, name="", version="logs")
+    except ImportError:
+        raise RegardError("logs for TensorBoard need its package: pip install 'regard[logs]'.") from None

@@ -1,0 +1,240 @@
+"""Translation: from sentence pairs to a trained translator in a folder."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.core import RegardError
+from regard.data.batches import Batch, Batches
+from regard.data.pairs import Pair
+from regard.data.split import Split
+from regard.data.tokens import PAD, Tokenizer, train_tokenizer
+from regard.models import seq2seq, transformer
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
+from regard.tasks.corpus import Corpus
+from regard.tasks.evaluate import score
+from regard.tasks.fit import Standing, fit
+from regard.tasks.folder import RunFolder, say_why
+from regard.tasks.recipe import Machine, Recipe
+from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+MODELS = ("bahdanau", "transformer")
+# what suits a model unless told otherwise
+RECIPES: dict[str, dict[str, Any]] = {
+    "bahdanau": {"lr": 2e-3, "weight_decay": 0.0},
+    "transformer": {"lr": 1e-3, "warmup": 1000, "schedule": "inverse-sqrt", "beta2": 0.98, "weight_decay": 1e-4},
+}
+# whether more is better, by what validation may decide by
+METRICS = {"loss": False, "bleu": True, "exact": True}
+# so many sentences of the validation are translated, where their translations decide
+ASKED = 1000
+# scripts without spaces between words
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff]")
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that decides what a translator learns; `dataclasses.asdict` of it is JSON.
+
+    >>> Job.default("transformer", label_smoothing=0.2).recipe.schedule
+    'inverse-sqrt'
+
+    `model` is "bahdanau" or "transformer", `preset` one of theirs and `changes` what is to differ from it. Tokens are
+    kinds of `train_tokenizer`; "auto" takes characters for scripts without spaces, words for the phrasebook and BPE for
+    the rest. `is_shared` makes one tokenizer of both sides; where None, a transformer shares BPE. `joiner` marks cuts
+    within words in text that comes with them, as "@@ ". `metric` decides which weights are kept: the validation's
+    "loss", "bleu", or "exact", the percentage of sentences that are right to the letter.
+    """
+
+    model: str = "bahdanau"
+    preset: str = "tiny"
+    changes: dict[str, Any] = field(default_factory=dict)
+    corpus: Corpus = field(default_factory=Corpus)
+    recipe: Recipe = field(default_factory=Recipe)
+    source_tokens: str = "auto"
+    target_tokens: str = "auto"
+    vocab_size: int = 8000
+    min_count: int = 1
+    lowercase: bool = False
+    form: str = "NFC"
+    is_shared: bool | None = None
+    joiner: str | None = None
+    batch_size: int | None = 64
+    max_tokens: int | None = None
+    max_length: int | None = 256
+    label_smoothing: float = 0.0
+    metric: str = "loss"
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
+        if self.metric not in METRICS:
+            raise RegardError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}.")
+        if not 0 <= self.label_smoothing < 1:
+            raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")
+
+    @classmethod
+    def default(cls, model: str = "bahdanau", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
+        """The recipe that suits the model, with what is to differ."""
+        made = Recipe(**{**RECIPES.get(model, {}), **(recipe or {})})
+        smoothing = {"label_smoothing": 0.1} if model == "transformer" else {}
+        return cls(model=model, recipe=made, **{**smoothing, **changes})
+
+
+class TranslateTask:
+    """Pairs, a model and tokenizers as `fit` wants them."""
+
+    def __init__(self, job: Job, translator: Translator, parts: Split) -> None:
+        self.job, self.translator = job, translator
+        self.model: nn.Module = translator.model
+        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
+        self.asked = parts.valid[:ASKED]
+        self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
+        # built now, so that what does not fit is said before anything is written
+        self.dropped = self._batch(self.train, 0, 1).dropped
+        # weights are saved from a copy of their own: those in training may lie on other devices, in parts
+        self._kept = copy.deepcopy(translator.model)
+
+    def _encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
+        sides = zip(*pairs, strict=True)
+        tokenizers = self.translator.source_tokenizer, self.translator.target_tokenizer
+        sources, targets = (tokenizer.encode_all(side) for tokenizer, side in zip(tokenizers, sides, strict=True))
+        return list(zip(sources, targets, strict=True))
+
+    def _batch(self, pairs: Any, rank: int, world_size: int, **options: Any) -> Batches:
+        job = self.job
+        return Batches(
+            pairs, batch_size=job.batch_size, max_tokens=job.max_tokens, rank=rank, world_size=world_size, **options
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the run, the data itself by its digest."""
+        digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
+        return {"task": "translate", **asdict(self.job), "data_digest": digest}
+
+    def batches(self, rank: int, world_size: int) -> Batches:
+        return self._batch(self.train, rank, world_size, max_length=self.job.max_length, seed=self.job.recipe.seed)
+
+    def count(self, batch: Batch) -> int:
+        return int(batch.target_lengths.sum())
+
+    def measure(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self._compare(model, batch, self.job.label_smoothing)
+
+    def _compare(self, model: nn.Module, batch: Batch, label_smoothing: float) -> Tensor:
+        logits = model(batch.source, batch.source_lengths, batch.inputs).flatten(0, 1)
+        return functional.cross_entropy(
+            logits, batch.outputs.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=label_smoothing
+        )
+
+    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
+        batches = self._batch(self.valid, fabric.global_rank, fabric.world_size, shuffle=False)
+        sums = torch.zeros(2, dtype=torch.float64)
+        for batch in batches.walk():
+            loss = float(self._compare(model, batch.to(fabric.device), 0.0))
+            sums += torch.tensor([loss, self.count(batch)])
+        total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
+        found = {"loss": total / count}
+        if self.metric != "loss":
+            if "FSDP" in type(fabric.strategy).__name__:
+                raise RegardError(f"metric must be 'loss' where the weights are in parts, got {self.metric!r}.")
+            speaker = copy.copy(self.translator)
+            speaker.model = cast(Any, getattr(model, "module", model))
+            said = speaker.translate([source for source, _ in self.asked], beam=1, batch_size=256)
+            references = [speaker.join(target) for _, target in self.asked]
+            cut: Any = "none" if self.job.joiner else "13a"
+            scores = score([x.text for x in said], references, lowercase=self.job.lowercase, tokenize=cut)
+            found[self.metric] = scores.bleu if self.metric == "bleu" else 100 * scores.exact / scores.count
+        return found
+
+    def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
+        self._kept.load_state_dict(weights)
+        with say_why(folder.path):
+            self._kept.save_pretrained(folder.path, training={**self.settings, "joiner": self.job.joiner})
+
+
+def train_translator(
+    job: Job, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
+) -> Standing:
+    """Train a translator in a folder, or go on with the one that is there."""
+    folder = RunFolder(path)
+    fabric = (machine or Machine()).launch(path if logs else None)
+    parts = job.corpus.part()
+    # what a stopped run has read stays as it was read
+    source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
+    torch.manual_seed(job.recipe.seed)
+    translator = Translator(build_model(job, source, target), source, target, job.joiner)
+    task = TranslateTask(job, translator, parts)
+    with folder.hold() if fabric.is_global_zero else nullcontext():
+        if fabric.is_global_zero:
+            folder.begin(task.settings)
+            if not folder.is_begun():
+                source.save(folder.path / SOURCE_FILE)
+                if target is not source:
+                    target.save(folder.path / TARGET_FILE)
+        standing = fit(task, folder, job.recipe, fabric, is_shown=is_shown)
+        if fabric.is_global_zero and standing.history:
+            from regard.views import draw_curves
+
+            draw_curves(standing.history, folder.path / "curves.png")
+    return standing
+
+
+def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
+    """A new model for these vocabularies."""
+    sizes = source.vocab_size, target.vocab_size
+    if job.model == "bahdanau":
+        return Seq2Seq.from_config(seq2seq.Config.preset(job.preset, *sizes, **job.changes))
+    other = None if source is target else sizes[1]
+    return Transformer(transformer.Config.preset(job.preset, sizes[0], **{"target_vocab_size": other, **job.changes}))
+
+
+def train_tokenizers(job: Job, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """The source's and the target's, made from the pairs; the same one twice where it is shared."""
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    kinds = [
+        _choose_kind(kind, job, side) for kind, side in zip((job.source_tokens, job.target_tokens), sides, strict=True)
+    ]
+    options: dict[str, Any] = {
+        "vocab_size": job.vocab_size, "lowercase": job.lowercase, "form": job.form, "min_count": job.min_count,
+    }  # fmt: skip
+    is_shared = job.is_shared
+    if is_shared is None:
+        is_shared = job.model == "transformer" and kinds[0] == kinds[1] == "bpe"
+    if is_shared:
+        if kinds[0] != kinds[1]:
+            raise RegardError(f"a shared tokenizer needs one kind for both sides, got {kinds[0]!r} and {kinds[1]!r}.")
+        made = train_tokenizer([*sides[0], *sides[1]], kinds[0], **options)  # type: ignore[arg-type]
+        return made, made
+    first, second = (train_tokenizer(side, kind, **options) for side, kind in zip(sides, kinds, strict=True))  # type: ignore[arg-type]
+    return first, second
+
+
+def load_tokenizers(folder: RunFolder) -> tuple[Tokenizer, Tokenizer]:
+    """Those that a run began with."""
+    source = Tokenizer.load(folder.path / SOURCE_FILE)
+    return source, Tokenizer.load(folder.path / TARGET_FILE) if (folder.path / TARGET_FILE).exists() else source
+
+
+def _choose_kind(kind: str, job: Job, texts: Sequence[str]) -> str:
+    if kind != "auto":
+        return kind
+    sample = "".join(texts[:1000])
+    if len(_UNSPACED.findall(sample)) > 0.3 * len(sample):
+        return "characters"
+    return "words" if job.corpus == replace(job.corpus, data=Corpus().data) else "bpe"
