@@ -17,7 +17,7 @@ from regard.cli.corpus import Columns, Data, Keys, Member, Swap, read_columns, r
 from regard.cli.files import check_place, show_progress, write_lines
 
 EXAMPLES = """\
-  regard evaluate runs/demo --data phrasebook
+  regard evaluate runs/demo
   regard evaluate runs/de --data test.de --data test.en --lowercase --json"""
 
 
@@ -88,5 +88,15 @@ def evaluate(
 
 def _find_test(run: Path) -> Iterable[tuple[str, str]]:
     """The pairs that a run held out of its own data."""
-    # seam: config.json says what the run was trained on, and tasks will part it again
-    raise typer.BadParameter("--data is missing: name a file of pairs, or phrasebook")
+    from regard.core import RegardError
+    from regard.models.pretrained import read_config
+    from regard.tasks.corpus import Corpus
+
+    try:
+        corpus = Corpus.from_dict(read_config(run)["training"]["corpus"])
+    except (KeyError, TypeError):
+        raise RegardError(f"{run} does not say what it was trained on: name pairs by --data.") from None
+    test = corpus.part().test
+    if not test:
+        raise RegardError(f"{run} held no pairs out of {' and '.join(corpus.data)}: name others by --data.")
+    return test
