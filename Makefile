@@ -38,9 +38,11 @@ sanitize:  ## compute-sanitizer on small calls: bad reads and writes, then races
 
 bench: $(READY)  ## measure speed and memory
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.translation
 
 bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu
+	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.translation
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
 	@$(BIN)/python -m tools.seed_faults

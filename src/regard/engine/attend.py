@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core import Bias, Mask, Score, Weigh
 from regard.core.bits import draw_seed
-from regard.engine.backends import sdpa
+from regard.engine.backends import fused, sdpa
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift, lift_rows, unfold
@@ -145,7 +145,7 @@ def _run(backend: Backend, call: Call, query: Tensor, key: Tensor, value: Tensor
         call, query, key, value = lift(call, query, key, value)
     device = call.sizes.device.type
     # autocast would undo the lift: products of tiles are float32 on purpose. Switching it off takes time, even where it
-    # is not on, that a small call does not have
-    is_cast = torch.is_autocast_enabled(device)
+    # is not on, that a small call does not have; of a dot product, the kernels multiply all there is
+    is_cast = torch.is_autocast_enabled(device) and not (backend is fused and type(call.score) is Dot)
     with torch.autocast(device, enabled=False) if is_cast else nullcontext():
         return backend.run(call, query, key, value).to(call.sizes.dtype)

@@ -106,7 +106,8 @@ class Attention(nn.Module):
             rows = query.detach(), key.detach()
             self._seen = Seen(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
             if not torch.compiler.is_compiling():
-                self._seen = replace(self._seen, versions=_list_versions(self._seen))
+                # frozen for others: to make it anew takes longer than all else here
+                object.__setattr__(self._seen, "versions", _list_versions(self._seen))
         rate = dropout if self.training else 0.0
         return attend(query, key, value, score=score, weigh=weigh, mask=mask, bias=bias, dropout=rate)
 

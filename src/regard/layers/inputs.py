@@ -36,8 +36,11 @@ def check_call(
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     """Complain unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
+    # first, since to walk to a parameter takes longer
+    if torch.is_autocast_enabled(rows.device.type):
+        return
     weight = next(layer.parameters(), None)
-    if weight is not None and rows.dtype != weight.dtype and not torch.is_autocast_enabled(rows.device.type):
+    if weight is not None and rows.dtype != weight.dtype:
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
         called = type(layer).__name__
         raise RegardError(

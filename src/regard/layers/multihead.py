@@ -14,8 +14,10 @@ from regard.engine.check import as_mask, as_score, as_weigh
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import as_lengths, check_rate, check_rows, check_together
+from regard.layers.linear import apply_together
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
+from regard.mask.integer import recall_range
 from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Gaussian
 from regard.weigh import Softmax
 
@@ -118,12 +120,11 @@ class MultiHeadAttention(Attention):
             raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
         before = 0 if cache is None else cache.length
         try:
-            key, value = self._remember(queries, keys, values, cache)
-            query = _split(self.W_q(queries), self.num_heads)
+            query, key, value = self._project(queries, keys, values, cache)
             if self.position is not None:
                 query = self.position(query, offset=key.shape[2] - query.shape[2])
-            if cache is not None and isinstance(valid_lens, Tensor) and valid_lens.dtype != torch.bool:
-                valid_lens = valid_lens.clamp(max=key.shape[2])
+            if cache is not None:
+                valid_lens = _cut(valid_lens, key.shape[2])
             lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
             out = self._attend(
                 query,
@@ -142,10 +143,13 @@ class MultiHeadAttention(Attention):
         mixed: Tensor = self.W_o(out.transpose(1, 2).flatten(2))
         return mixed if self.batch_first else mixed.transpose(0, 1)
 
-    def _remember(
+    def _project(
         self, queries: Tensor, keys: Tensor | None, values: Tensor | None, cache: Cache | None
-    ) -> tuple[Tensor, Tensor]:
-        """Projected keys and values, (batch, heads, keys, width): the cache's, these, or one after the other."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projected queries, keys and values, (batch, heads, positions, width).
+
+        Keys and values are the cache's, these, or one after the other.
+        """
         called = type(self).__name__
         if cache is not None:
             cache.claim(self)
@@ -155,16 +159,24 @@ class MultiHeadAttention(Attention):
                     " them before the layer."
                 )
             if cache.is_static and not cache.is_empty:
-                return cache.reuse(called, queries, keys, values)
+                held = cache.reuse(called, queries, keys, values)
+                return _split(self.W_q(queries), self.num_heads), *held
         if keys is None or values is None:
             raise RegardError(f"{called} needs keys and values: only a static cache that was filled does without.")
         check_rows(self, keys, "keys", "key_size", self.key_size)
         check_rows(self, values, "values", "value_size", self.value_size)
         check_together(self, queries, keys, values)
-        key, value = (_split(x, self.num_key_heads) for x in (self.W_k(keys), self.W_v(values)))
+        if queries is keys is values:
+            rows = apply_together((self.W_q, self.W_k, self.W_v), queries)
+        elif keys is values:
+            rows = self.W_q(queries), *apply_together((self.W_k, self.W_v), keys)
+        else:
+            rows = self.W_q(queries), self.W_k(keys), self.W_v(values)
+        heads = self.num_heads, self.num_key_heads, self.num_key_heads
+        query, key, value = (_split(x, count) for x, count in zip(rows, heads, strict=True))
         if self.position is not None:
             key = self.position(key, offset=0 if cache is None else cache.length)
-        return (key, value) if cache is None else cache.append(key, value)
+        return (query, key, value) if cache is None else (query, *cache.append(key, value))
 
     def _current_score(self, dtype: torch.dtype) -> Scoring:
         if not isinstance(self.score, str):
@@ -289,6 +301,14 @@ def _start_score(name: str, heads: int, width: int) -> dict[str, Tensor]:
     if name == "gaussian":
         return {"width": torch.full((heads, width), width**-0.25)}
     return {}
+
+
+def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:
+    """Lengths of at most as many; what is none is complained about later."""
+    if not isinstance(valid_lens, Tensor) or valid_lens.dtype == torch.bool:
+        return valid_lens
+    known = recall_range(valid_lens)
+    return valid_lens if known and known[1] <= most else valid_lens.clamp(max=most)
 
 
 def _turn(rows: Any) -> Any:

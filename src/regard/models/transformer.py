@@ -19,7 +19,7 @@ from regard.layers.cache import Cache
 from regard.layers.multihead import SCORES, MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
-from regard.mask.integer import misfit_integers
+from regard.mask.integer import misfit_integers, vouch
 from regard.models.pretrained import Pretrained
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
 
@@ -216,6 +216,8 @@ class Transformer(Pretrained):
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         """The encoder's outputs; rows past `source_lens` mean nothing."""
         X = self._embed(source, "source", self.embedding, self.encoder_position, 0)
+        # all layers ask for the same lengths
+        vouch(source_lens, 0, source.shape[1])
         bias = None if self.encoder_bias is None else self.encoder_bias()
         for block in self.encoder:
             X = block(X, source_lens, bias=bias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from regard.engine.backends.fused.kernels.scores import BLOCK, Score
 from regard.engine.backends.fused.kernels.tiles import Rows, Size
 from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
 from regard.engine.backends.fused.read import Order
-from regard.engine.backends.fused.shapes import Shape
+from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
 from regard.engine.backends.fused.tune import pick
 
 LOG2E = math.log2(math.e)
@@ -90,12 +90,12 @@ class Job(Order):
     def _measure(self) -> dict[str, Tensor]:
         """The largest numbers, block by block, and the form of tanh that they allow; none of it leaves the device."""
         d = self.query.shape[-1]
-        counts = [x.shape[0] * x.shape[1] * triton.cdiv(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
+        counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
         most = torch.empty(sum(counts), dtype=torch.float32, device=self.query.device)
         form = torch.empty(1, dtype=torch.int32, device=self.query.device)
         parts = most.split(counts)
         for x, part in zip((self.query, self.key), parts, strict=True):
-            measure_rows[(part.numel(),)](as_rows(x), part, x.shape[1], x.shape[2], d, triton.next_power_of_2(d))
+            measure_rows[(part.numel(),)](as_rows(x), part, x.shape[1], x.shape[2], d, round_up(d))
         choose_form[(1,)](most, most.numel(), form, self.is_half, 1024)
         # float32 would feel the roundings of a shared division
         near = {"most_queries": parts[0], "most_keys": parts[1]} if self.is_half else {}
@@ -108,10 +108,8 @@ class Job(Order):
         size = b * h * ((d + 3) // 4 * 4) * count
         make = torch.empty if d % 4 == 0 else torch.zeros
         features = make(size + _BEHIND, dtype=torch.float32, device=x.device)[:size].view(b, h, -1, count)
-        grid = b * h * triton.cdiv(count, 64)
-        lay_out_features[(grid,)](
-            as_rows(x), features, form, h, count, d, triton.next_power_of_2(d), 64, form is not None
-        )
+        grid = b * h * divide_up(count, 64)
+        lay_out_features[(grid,)](as_rows(x), features, form, h, count, d, round_up(d), 64, form is not None)
         return features
 
     @cached_property
@@ -178,7 +176,7 @@ class Job(Order):
         least_e = 1 if e == 1 and not self.recipe.is_dot else 16
         return {
             "d": d, "e": e, "SCORE": self.recipe.score, "WEIGH": self.recipe.weigh, "UNIT": self.unit,
-            "D": max(16, triton.next_power_of_2(d)), "E": max(least_e, triton.next_power_of_2(e)),
+            "D": max(16, round_up(d)), "E": max(least_e, round_up(e)),
             "PRECISION": self.precision, "FAST": not IS_INTERPRETED,
         }  # fmt: skip
 
@@ -186,9 +184,9 @@ class Job(Order):
         """The shape of a kernel, no longer than the call: few queries need no long block."""
         d, e = self.query.shape[-1], self.value.shape[-1]
         shape = pick(kernel, self.recipe, self.is_half, (min(d, e), max(d, e)), self.query.device, launch)
-        sides = (max(16, triton.next_power_of_2(x.shape[2])) for x in (self.query, self.key))
+        sides = (max(16, round_up(x.shape[2])) for x in (self.query, self.key))
         rows, keys = (min(most, side) for most, side in zip((shape.rows, shape.keys), sides, strict=True))
-        return replace(shape, rows=rows, keys=keys)
+        return Shape(rows, keys, shape.warps, shape.stages)
 
     @property
     def takes_own_means(self) -> bool:

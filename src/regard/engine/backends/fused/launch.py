@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 
 from regard.engine.backends.fused.job import LOG2E, Job, Noise, as_rows, as_stat
@@ -15,7 +14,8 @@ from regard.engine.backends.fused.kernels.keys import pull_keys
 from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
 from regard.engine.backends.fused.kernels.solve import solve_rows
-from regard.engine.backends.fused.shapes import Shape
+from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
+from regard.engine.backends.fused.start import start
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
@@ -25,7 +25,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     dtype = job.value.dtype
     if keeps and job.recipe.keeps_exact(dtype):
         dtype = torch.float32
-    out = torch.empty(b, h, n, job.value.shape[-1], dtype=dtype, device=device)
+    out = lay_out(job.query, job.value.shape[-1], dtype)
     solves = job.recipe.solves
     stat = torch.empty(2, b, h, n, device=device) if solves or (keeps and job.recipe.keeps_rows) else None
     constants = job.constants
@@ -33,7 +33,7 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     def solve(shape: Shape) -> None:
         draws = Noise(job.draw_seed) if job.recipe.draws else Noise()
         needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
-        solve_rows[(job.count * triton.cdiv(n, shape.rows),)](
+        solve_rows[(job.count * divide_up(n, shape.rows),)](
             *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,
             KEYS=shape.keys, **shape.options,
         )  # fmt: skip
@@ -42,19 +42,29 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     folds = recipe.is_dot and job.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
 
     def attend(shape: Shape) -> None:
-        grid = job.count * triton.cdiv(n, shape.rows)
+        grid = job.count * divide_up(n, shape.rows)
         flags = job.make_flags(grid)
-        for heal in job.list_passes():
-            attend_forward[(grid,)](
-                *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
-                **constants, FOLD=folds, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal,
-                **shape.options,
-            )  # fmt: skip
+        given = (
+            *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
+        )  # fmt: skip
+        options = {**constants, "FOLD": folds, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
+        start(attend_forward, grid, given, job.list_passes(), **options)
 
     if solves:
         solve(job.pick("solve", solve))
     attend(job.pick("forward", attend))
     return out, stat
+
+
+def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Room for as many rows of some width, heads within positions where these rows have them so.
+
+    Layers split their rows into heads: what goes back in the same order is joined again without a copy.
+    """
+    b, h, n, _ = rows.shape
+    if rows.stride(1) < rows.stride(2):
+        return rows.new_empty(b, n, h, width, dtype=dtype).transpose(1, 2)
+    return rows.new_empty(b, h, n, width, dtype=dtype)
 
 
 @dataclass
@@ -77,8 +87,8 @@ def run_backward(
     if job.recipe.weigh.startswith("entmax") or job.recipe.takes_means:
         means = torch.empty(b, h, n, device=grad.device)
     if job.recipe.takes_means and not job.takes_own_means:
-        e, width = job.constants["e"], triton.next_power_of_2(job.constants["e"])
-        take_means[(job.count * triton.cdiv(n, 32),)](*job.rows(out, grad), means, job.size, e, width, 32)
+        e, width = job.constants["e"], round_up(job.constants["e"])
+        take_means[(job.count * divide_up(n, 32),)](*job.rows(out, grad), means, job.size, e, width, 32)
     dquery, dweight = _pull_queries(job, grad, stat, means, wants_weight)
     dkey, dvalue = _pull_keys(job, grad, stat, means)
     grads = Grads(dquery, dkey, dvalue, dweight)
@@ -95,18 +105,18 @@ def run_backward(
 def _pull_queries(
     job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None, wants_weight: bool
 ) -> tuple[Tensor, Tensor | None]:
-    dquery = torch.empty_like(job.query, memory_format=torch.contiguous_format)
+    dquery = lay_out(job.query, job.query.shape[-1], job.query.dtype)
 
     def pull(shape: Shape) -> Features:
         features = _make_room(job.score.queries, wants_weight)
-        grid = job.count * triton.cdiv(job.query.shape[2], shape.rows)
+        grid = job.count * divide_up(job.query.shape[2], shape.rows)
         flags = job.make_flags(grid)
-        for heal in job.list_passes():
-            pull_queries[(grid,)](
-                *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, as_rows(dquery), flags, features,
-                *job.terms(), job.noise, job.size, **job.constants, ROWS=shape.rows, KEYS=shape.keys, HEAL=heal,
-                OWN=job.takes_own_means, **shape.options,
-            )  # fmt: skip
+        given = (
+            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, as_rows(dquery), flags, features,
+            *job.terms(), job.noise, job.size,
+        )  # fmt: skip
+        options = {**job.constants, "OWN": job.takes_own_means, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
+        start(pull_queries, grid, given, job.list_passes(), **options)
         return features
 
     features = pull(job.pick("queries", pull))
@@ -118,18 +128,18 @@ def _pull_queries(
 
 
 def _pull_keys(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None) -> tuple[Tensor, Tensor]:
-    dkey, dvalue = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (job.key, job.value))
+    dkey, dvalue = (lay_out(x, x.shape[-1], x.dtype) for x in (job.key, job.value))
 
     def pull(shape: Shape) -> Features:
         features = _make_room(job.score.keys, False)
-        grid = job.key.shape[0] * job.key.shape[1] * triton.cdiv(job.key.shape[2], shape.keys)
+        grid = job.key.shape[0] * job.key.shape[1] * divide_up(job.key.shape[2], shape.keys)
         flags = job.make_flags(grid)
-        for heal in job.list_passes():
-            pull_keys[(grid,)](
-                *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, *job.rows(dkey, dvalue), flags,
-                features, *job.terms(), job.noise, job.size, **job.constants, ROWS=shape.rows, KEYS=shape.keys,
-                HEAL=heal, **shape.options,
-            )  # fmt: skip
+        given = (
+            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, *job.rows(dkey, dvalue), flags,
+            features, *job.terms(), job.noise, job.size,
+        )  # fmt: skip
+        options = {**job.constants, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
+        start(pull_keys, grid, given, job.list_passes(), **options)
         return features
 
     return _turn_back(dkey, pull(job.pick("keys", pull))), dvalue
@@ -153,14 +163,14 @@ def _pull_bias(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None
     bias, (b, h, n, _), m, kind = job.bias, job.query.shape, job.key.shape[2], job.recipe.bias
     constants = job.constants | {"E": max(16, job.constants["E"])}
     # numbers to a block of queries: one for slopes
-    count = triton.next_power_of_2(bias.shape[1]) if kind == "buckets" else 1
+    count = round_up(bias.shape[1]) if kind == "buckets" else 1
 
     def pull(shape: Shape) -> Tensor:
-        blocks = triton.cdiv(n, shape.rows)
+        blocks = divide_up(n, shape.rows)
         if kind == "dense":
             made = torch.empty(bias.shape, device=grad.device)
             part = Part(made, *bias.shape)
-            wide = triton.cdiv(m, shape.keys) if bias.shape[3] > 1 else 1
+            wide = divide_up(m, shape.keys) if bias.shape[3] > 1 else 1
             grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
         else:
             # one row of sums for each head and block of queries, added up below

@@ -7,6 +7,7 @@ an H200; what `tune` finds elsewhere is kept in a file and comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from regard.engine.backends.fused.recipe import Recipe
@@ -26,6 +27,25 @@ class Shape:
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 
+def divide_up(count: int, size: int) -> int:
+    """How many blocks of a size hold as many; as Triton's own, which takes longer to call than a small kernel to start.
+
+    >>> divide_up(65, 32)
+    3
+    """
+    return -(-count // size)
+
+
+def round_up(count: int) -> int:
+    """The least power of two that is not below.
+
+    >>> round_up(33), round_up(32), round_up(1)
+    (64, 32, 1)
+    """
+    return 1 << (count - 1).bit_length()
+
+
+@lru_cache(1024)
 def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> str:
     """What a measured shape holds for.
 
@@ -38,6 +58,7 @@ def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int
     return f"{kernel} {recipe.score} {recipe.weigh} {masked}{added} {'half' if is_half else 'float'} {low} {high}"
 
 
+@lru_cache(1024)
 def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> Shape:
     """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e."""
     if not recipe.is_dot:
