@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from regard.layers import LearnedPositionalEncoding, MultiHeadAttention
+from regard.mask.integer import recall_range, remember_range
 from regard.models.decode import decode_greedily, search_beam
 from regard.models.transformer import POSITIONS, Config, Transformer, TransformerState
 from tests.models.small import LENS, SMALL, SOURCE, TARGET, VOCAB, assert_same, build, draw
@@ -63,6 +64,20 @@ def test_a_reordered_state_goes_on_from_the_chosen_sequences(lens):
                 logits, state = model.decode(new, state)
                 wanted = model(SOURCE[heard], None if lens is None else lens[heard], said)[:, -1:]
                 assert_same(logits, wanted)
+
+
+def test_what_is_known_of_the_lengths_goes_along_with_them():
+    model, lens = build(), LENS.clone()
+    state = model.init_state(model.encode(SOURCE, lens), lens)
+    assert recall_range(state.take(torch.tensor([1])).memory_valid_lens) is None
+    state = model.init_state(model.encode(SOURCE, lens), lens)
+    remember_range(lens, 3, 7)
+    kept = state.take(torch.tensor([1, 0, 1])).memory_valid_lens
+    assert kept.tolist() == [7, 3, 7]
+    assert recall_range(kept) == (3, 7)
+    logits, _ = model.decode(torch.tensor([[1], [1], [1]]), state)
+    wanted = model(SOURCE[[1, 0, 1]], LENS[[1, 0, 1]], torch.tensor([[1], [1], [1]]))
+    assert_same(logits, wanted)
 
 
 def test_beams_of_one_sentence_keep_its_source():

@@ -19,7 +19,7 @@ from regard.layers.cache import Cache
 from regard.layers.multihead import SCORES, MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
-from regard.mask.integer import misfit_integers, vouch
+from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
 from regard.models.pretrained import Pretrained
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
 
@@ -147,7 +147,10 @@ class TransformerState:
             other.reorder(rows)
         self.sources, self.memory = sources, self.memory[rows]
         if self.memory_valid_lens is not None:
-            self.memory_valid_lens = self.memory_valid_lens[rows]
+            known, self.memory_valid_lens = recall_range(self.memory_valid_lens), self.memory_valid_lens[rows]
+            # some of the same numbers: the layers of the next step need not wait for a GPU to tell
+            if known:
+                remember_range(self.memory_valid_lens, *known)
         return self
 
 
