@@ -95,6 +95,7 @@ class Attention(nn.Module):
         mask: Mask | Tensor = Full(),
         bias: Bias | Tensor | None = None,
         dropout: float = 0.0,
+        backend: str = "auto",
     ) -> Tensor:
         """`attend`, with dropout in training alone, remembered for `attention_weights`."""
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
@@ -109,7 +110,8 @@ class Attention(nn.Module):
                 # frozen for others: to make it anew takes longer than all else here
                 object.__setattr__(self._seen, "versions", _list_versions(self._seen))
         rate = dropout if self.training else 0.0
-        return attend(query, key, value, score=score, weigh=weigh, mask=mask, bias=bias, dropout=rate)
+        terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
+        return attend(query, key, value, **terms, dropout=rate, backend=backend)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files are of the layer, not of its last call."""

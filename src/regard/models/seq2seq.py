@@ -36,7 +36,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 2, "dropout": 0.2, "embed_dropout": 0.5,
              "is_bidirectional": True},
 }  # fmt: skip
-
+# numbers of all keys, 8 MiB of them in float32, up to which each step may keep as many for its gradients
+FEW = 2**21
 # what JSON may bring for a field of this type
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
@@ -234,13 +235,14 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             )
         attention, hidden = self.attention, state.hidden
         mask = Full() if state.valid_lens is None else Lengths(state.valid_lens)
+        # of one query all pairs are as many as keys: where these are few, it takes longer to part than to weigh them
+        backend = "reference" if state.keys.numel() <= FEW else "auto"
+        options: Any = {"weigh": attention.weigh, "mask": mask, "dropout": attention.dropout, "backend": backend}
         queries, outputs = [], []
         for embedded in self.embed_dropout(self.embedding(X)).split(1, 1):
             query, key, score = self._compare(hidden[-1].unsqueeze(1), state.keys)
             query, key, value = join_dtypes(query, key, state.memory)
-            context = attention._attend(
-                query, key, value, score=score, weigh=attention.weigh, mask=mask, dropout=attention.dropout
-            )
+            context = attention._attend(query, key, value, score=score, **options)
             output, hidden = self.rnn(torch.cat((context, embedded), -1), hidden)
             queries.append(query.detach())
             outputs.append(output)
