@@ -36,7 +36,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 2, "dropout": 0.2, "embed_dropout": 0.5,
              "is_bidirectional": True},
 }  # fmt: skip
-# numbers of all keys, 8 MiB of them in float32, up to which each step may keep as many for its gradients
+# up to so many numbers in its keys, a step weighs all at once: to part them takes longer than it saves memory
 FEW = 2**21
 # what JSON may bring for a field of this type
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
@@ -235,7 +235,6 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             )
         attention, hidden = self.attention, state.hidden
         mask = Full() if state.valid_lens is None else Lengths(state.valid_lens)
-        # of one query all pairs are as many as keys: where these are few, it takes longer to part than to weigh them
         backend = "reference" if state.keys.numel() <= FEW else "auto"
         options: Any = {"weigh": attention.weigh, "mask": mask, "dropout": attention.dropout, "backend": backend}
         queries, outputs = [], []
@@ -317,8 +316,8 @@ def _projects(layer: ScoredAttention) -> TypeGuard[layers.AdditiveAttention]:
 
 def _build_gru(size: int, width: int, num_layers: int, dropout: float, is_bidirectional: bool = False) -> nn.GRU:
     # torch warns of a rate between layers where there is but one
-    rate = dropout if num_layers > 1 else 0.0
-    return nn.GRU(size, width, num_layers, dropout=rate, bidirectional=is_bidirectional, batch_first=True)
+    options: Any = {"dropout": dropout if num_layers > 1 else 0.0, "bidirectional": is_bidirectional}
+    return nn.GRU(size, width, num_layers, batch_first=True, **options)
 
 
 def _check_sizes(module: nn.Module, sizes: tuple[int, ...], *rates: float) -> None:
@@ -338,14 +337,13 @@ def _check_tokens(module: nn.Module, X: Tensor, vocab_size: int) -> None:
     # a GPU would have to wait for the answer
     if X.device.type == "cpu" and not torch.compiler.is_compiling():
         least, most = (int(x) for x in torch.aminmax(X))
-        if least < 0 or most >= vocab_size:
-            worst = least if least < 0 else most
+        if worst := least if least < 0 else most if most >= vocab_size else 0:
             raise RegardError(f"{called} X must lie in [0, vocab_size={vocab_size}), got token {worst}.")
 
 
 def _check_lens(module: nn.Module, name: str, lens: Tensor, rows: Tensor) -> None:
     called, (batch, m) = type(module).__name__, rows.shape[:2]
-    if not isinstance(lens, Tensor) or tuple(lens.shape) != (batch,):
+    if not isinstance(lens, Tensor) or lens.shape != (batch,):
         found = f"shape {tuple(lens.shape)}" if isinstance(lens, Tensor) else type(lens).__name__
         raise RegardError(f"{called} {name} must be one length for each sequence, ({batch},), got {found}.")
     if problem := misfit_integers(name, lens, rows.device, 0, m, "the number of source positions"):
