@@ -297,6 +297,10 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (FUSED.format("its kernels take no empty axis."), on_cuda(n=0, backend="fused")),
     (FUSED.format("its kernels take widths up to 512, got 520."), on_cuda(d=520, backend="fused")),
     (
+        FUSED.format("its gradients of features take widths up to 256, got 264."),
+        on_cuda(d=264, backend="fused", score=Gaussian(), needs_grad=True),
+    ),
+    (
         FUSED.format("its kernels count positions times features up to 2**29, got 134217728 × 8."),
         on_cuda(n=2**27, backend="fused", score=Gaussian()),
     ),

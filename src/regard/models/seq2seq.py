@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
              "is_bidirectional": True},
 }  # fmt: skip
 # up to so many numbers in its keys, a step weighs all at once: to part them takes longer than it saves memory
-FEW = 2**21
+FEW = 2**23
 # what JSON may bring for a field of this type
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 

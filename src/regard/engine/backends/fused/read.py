@@ -17,6 +17,8 @@ from regard.score import Additive, Bilinear, Concat, Dot, Feature, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
 
 WIDEST = 512
+# beyond it, a block of keys with its gradients of features does not fit into the shared memory of a Hopper
+WIDEST_FEATURES = 256
 # indices, and products of a width and a number of positions, are 32 bits wide
 MOST = 2**29
 
@@ -30,6 +32,8 @@ def refuse_terms(call: Call) -> str | None:
         return "its kernels take no empty axis."
     if max(s.d, s.c, s.e) > WIDEST:
         return f"its kernels take widths up to {WIDEST}, got {max(s.d, s.c, s.e)}."
+    if call.needs_grad and not call.score.is_dot and max(s.d, s.c, s.e) > WIDEST_FEATURES:
+        return f"its gradients of features take widths up to {WIDEST_FEATURES}, got {max(s.d, s.c, s.e)}."
     if max(s.n, s.m) * (1 if call.score.is_dot else s.d) >= MOST:
         return f"its kernels count positions times features up to 2**29, got {max(s.n, s.m)} × {s.d}."
     if not (call.score.is_dot or isinstance(call.score, Dot | Additive | Concat | Gaussian)):
