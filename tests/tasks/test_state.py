@@ -119,7 +119,7 @@ def test_a_broken_file_is_one_line(tmp_path):
         with pytest.raises(RegardError) as error:
             load_state(path)
         reason = str(error.value).partition("(")[2].rpartition(")")[0]
-        message = f"{path} cannot be read as a state ({reason}): delete it, and the run begins anew."
+        message = f"{path} cannot be read as a state ({reason}): restore it, or name a new folder."
         assert str(error.value) == message
         assert reason
         assert "\n" not in message

@@ -33,7 +33,7 @@ def test_broken_files_are_named(file, case):
     # without its metadata it may be a file of anyone's
     assert line.startswith(f"{file} ")
     assert line.endswith((
-        "): delete it, and the run begins anew.", "is not a state of a run: it has no mark 'regard state 1'.",
+        "): restore it, or name a new folder.", "is not a state of a run: it has no mark 'regard state 1'.",
         ": no run was saved in this place.", "): check its rights.",
     ))  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_broken_trees_are_named(file, tree):
     change(lambda header, tensors: header["__metadata__"].update(tree=tree))(file)
     line = refusal(file, load_state)
     assert line.startswith(f"{file} cannot be read as a state (")
-    assert line.endswith("): delete it, and the run begins anew.")
+    assert line.endswith("): restore it, or name a new folder.")
 
 
 def test_damage_is_seen(file):

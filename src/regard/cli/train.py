@@ -134,11 +134,16 @@ def close(standing: Any, out: Path, *, is_shown: bool) -> int:
     """Say how a run ended and what can be done now; the status to exit with."""
     import signal
 
+    from torch import distributed
+
+    # of several processes one speaks
+    is_first = not (distributed.is_available() and distributed.is_initialized() and distributed.get_rank())
     where = f"{out}: step {standing.step}, {standing.seconds:.0f} s of training"
     if standing.ended.startswith("SIG"):
-        print(f"Stopped and saved. {where}. The same command goes on.", file=sys.stderr)
+        if is_first:
+            print(f"Stopped and saved. {where}. The same command goes on.", file=sys.stderr)
         return 128 + signal.Signals[standing.ended]
-    if is_shown:
+    if is_shown and is_first:
         why = "no better for long enough" if standing.ended == "patience" else "all steps done"
         print(f"Done ({why}). {where}, best {standing.best:.4g} at step {standing.best_step}.", file=sys.stderr)
         print(f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"', file=sys.stderr)
@@ -154,7 +159,7 @@ def _read_change(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"--set must be KEY=VALUE, got {text!r}")
     try:
         return key.strip(), json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key.strip(), value.strip()
 
 

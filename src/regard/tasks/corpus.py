@@ -37,6 +37,8 @@ def open_pairs(
         found = Pairs(lambda: iter(pairs), name=PHRASEBOOK)
     elif len(paths) == 1:
         return read_pairs(paths[0], columns=columns, keys=keys, swap=swap, member=member)
+    elif len(paths) == 2 and member is not None:
+        raise RegardError(f"member={member!r} names a file in a .zip, and there are two files: leave member out.")
     elif len(paths) == 2:
         found = read_aligned(*paths)
     else:
@@ -83,6 +85,8 @@ class Corpus:
         if self.data == (PHRASEBOOK,):
             train, asked = ([self._turn(pair) for pair in part] for part in split_pairs())
             parts = Split(train, asked[PHRASES : 2 * PHRASES], asked[:PHRASES])
+            if self.valid:
+                parts = parts._replace(valid=list(self._open(self.valid)))
         elif self.valid:
             parts = Split(list(self._open(self.data)), list(self._open(self.valid)), [])
         else:

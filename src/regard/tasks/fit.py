@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import itertools
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,9 +16,11 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as whole
 
 from regard.core import RegardError
-from regard.tasks.folder import RunFolder
+from regard.tasks.average import Average
+from regard.tasks.folder import STATE, RunFolder
 from regard.tasks.progress import Progress
-from regard.tasks.recipe import Recipe
+from regard.tasks.recipe import Recipe, holds_parts
+from regard.tasks.signals import SIGNALS, Ear, heed_signals
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -83,9 +82,7 @@ class Standing:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def fit(
-    task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True
-) -> Standing:  # fmt: skip
+def fit(task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True) -> Standing:
     """Train the task's model as the recipe says, in a folder that is held and begun; go on where it was left.
 
     Random numbers follow from the recipe's seed, the step and the process alone, so there is nothing of them to keep.
@@ -98,18 +95,18 @@ def fit(
         trainer.resume(folder.load())
     else:
         trainer.save()
-    with _heed_signals(trainer):
+    with heed_signals() as trainer.ear:
         return trainer.train()
 
 
 class _Trainer:
     def __init__(self, task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, progress: Progress) -> None:
         self.task, self.folder, self.recipe, self.fabric, self.progress = task, folder, recipe, fabric, progress
-        self.standing, self.signal = Standing(), 0
+        self.standing, self.ear = Standing(), Ear()
         self.batches = task.batches(fabric.global_rank, fabric.world_size)
         self.per_epoch = math.ceil(len(self.batches) / recipe.accumulate)
         self.total = min(recipe.epochs * self.per_epoch, recipe.max_steps or recipe.epochs * self.per_epoch)
-        is_sharded = "FSDP" in type(fabric.strategy).__name__
+        is_sharded = holds_parts(fabric)
         if is_sharded and recipe.average:
             raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
         # parts are made before the optimiser sees them
@@ -119,17 +116,21 @@ class _Trainer:
             fused=fabric.device.type == "cuda" and not is_sharded,
         )  # fmt: skip
         self.optimizer = fabric.setup_optimizers(optimizer)
-        self.average = _Average(task.model, recipe.average) if recipe.average else None
+        self.average = Average(task.model, recipe.average) if recipe.average else None
         # kept where the losses are made: to read it makes a GPU wait
         is_small = fabric.device.type == "mps"
         self.losses = torch.zeros((), dtype=torch.float32 if is_small else torch.float64, device=fabric.device)
+        # how many of them are this process's
+        self.count = 0
 
     def train(self) -> Standing:
         """Steps until the end, with what is done between them."""
         now = self.standing
-        if not self._is_over():
-            # stopped by hand, or given more steps than it had
-            now.ended = ""
+        now.ended = self._is_over()
+        if now.ended and now.loss_count:
+            # told to end sooner than it was
+            self._validate()
+            self.save()
         before, began, counted = now.seconds, time.monotonic(), 0
         steps = self._walk()
         with self.progress.show(self.total, now.step):
@@ -144,8 +145,8 @@ class _Trainer:
                 if not now.loss_count or now.ended or now.step % self.recipe.save_every == 0:
                     self.save()
                 elif self.progress.is_due():
-                    loss = float(self.losses) / now.loss_count
-                    self.progress.advance(now.step, loss, counted * self.fabric.world_size / (time.monotonic() - began))
+                    rate = counted * self.fabric.world_size / (time.monotonic() - began)
+                    self.progress.advance(now.step, float(self.losses) / self.count, rate)
         return now
 
     def _walk(self) -> Iterator[list[Any]]:
@@ -178,27 +179,26 @@ class _Trainer:
         self.optimizer.step()
         if self.average:
             self.average.follow(self.task.model)
+        self.count += count
         now.step, now.taken, now.loss_count = now.step + 1, now.taken + len(group), now.loss_count + int(everyone)
         return count
 
     def _validate(self) -> None:
         now, task = self.standing, self.task
         self._collect_losses()
-        if not math.isfinite(now.loss_sum):
-            raise RegardError(
-                f"the loss became {now.loss_sum} before step {now.step}: lower lr, or raise warmup; begin in a new"
-                " folder."
-            )
         model = self.average.model if self.average else self.model
         with torch.no_grad(), self.fabric.autocast():
             found = task.validate(model.eval(), self.fabric)
+        # by the first process alone, so that all go on or end together
+        values = self.sum_over_processes([x if self.fabric.is_global_zero else 0.0 for x in found.values()])
+        found = dict(zip(found, values.tolist(), strict=True))
         row = {
             "step": now.step, "epoch": now.step / self.per_epoch, "lr": self.optimizer.param_groups[0]["lr"],
             "loss": now.loss_sum / now.loss_count, **{f"valid_{name}": value for name, value in found.items()},
             "seconds": round(now.seconds, 3),
         }  # fmt: skip
         self.fabric.log_dict({name: value for name, value in row.items() if name != "step"}, step=now.step)
-        value = found[task.metric]
+        self._check(value := found[task.metric], f"the validation's {task.metric}")
         is_best = now.best is None or (value > now.best if task.more_is_better else value < now.best)
         now.worse += 1
         if is_best:
@@ -209,6 +209,7 @@ class _Trainer:
         now.history.append(row)
         now.loss_sum, now.loss_count = 0.0, 0
         self.losses.zero_()
+        self.count = 0
         self.progress.report(row, is_best)
 
     def _is_over(self) -> str:
@@ -219,8 +220,8 @@ class _Trainer:
 
     def _hear(self) -> str:
         """The signal that any of the processes was sent."""
-        number = int(max(self.sum_over_processes([self.signal == x for x in _SIGNALS]) * torch.tensor(_SIGNALS)))
-        return signal.Signals(number).name if number else ""
+        heard = self.sum_over_processes([self.ear.number == number for number in SIGNALS]).tolist()
+        return max((number.name for number, count in zip(SIGNALS, heard, strict=True) if count), default="")
 
     def sum_over_processes(self, numbers: Sequence[float]) -> Tensor:
         """Each number, summed over all processes."""
@@ -233,6 +234,15 @@ class _Trainer:
     def _collect_losses(self) -> None:
         """Losses of all processes into what is kept."""
         self.standing.loss_sum = float(self.sum_over_processes([float(self.losses)])[0])
+        self._check(self.standing.loss_sum, "the loss")
+
+    def _check(self, value: float, name: str) -> None:
+        """Nothing that is not finite is ever kept."""
+        if not math.isfinite(value):
+            raise RegardError(
+                f"{name} became {value} before step {self.standing.step}: lower lr, or raise warmup; begin in a new"
+                " folder."
+            )
 
     def _read_weights(self) -> dict[str, Tensor]:
         weights: Any = whole.get_model_state_dict(self.model._forward_module, options=WHOLE)
@@ -242,10 +252,14 @@ class _Trainer:
         """All of it, by the first process; the others give their parts."""
         self._collect_losses()
         inner = self.model._forward_module, self.optimizer.optimizer
+        weights = self._read_weights()
+        for name, x in weights.items():
+            self._check(float(x.detach().abs().amax()) if x.numel() else 0.0, name)
         state = {
             "standing": asdict(self.standing),
-            "model": self._read_weights(),
-            "optimizer": whole.get_optimizer_state_dict(*inner, options=WHOLE),
+            "model": weights,
+            # to ask for it before the first step would make one, which the optimiser counts
+            "optimizer": whole.get_optimizer_state_dict(*inner, options=WHOLE) if inner[1].state else None,
             "average": None if self.average is None else self.average.model.state_dict(),
         }
         if self.fabric.is_global_zero:
@@ -254,51 +268,24 @@ class _Trainer:
 
     def resume(self, state: dict[str, Any]) -> None:
         """Back to where `save` was."""
-        self.standing = Standing(**state["standing"])
+        inner = self.model._forward_module, self.optimizer.optimizer
+        try:
+            self.standing = Standing(**state["standing"])
+            whole.set_model_state_dict(inner[0], state["model"], options=WHOLE)
+            if state["optimizer"] is not None:
+                whole.set_optimizer_state_dict(*inner, state["optimizer"], options=WHOLE)
+            if self.average:
+                self.average.model.load_state_dict(state["average"])
+                self.average.steps = self.standing.step
+        except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
+            raise RegardError(
+                f"{self.folder.path / STATE} is of another run ({type(error).__name__}): restore it, or name a new"
+                " folder."
+            ) from None
         if self.fabric.is_global_zero:
             # the sum of all processes goes on in one of them
             self.losses.fill_(self.standing.loss_sum)
-        inner = self.model._forward_module, self.optimizer.optimizer
-        whole.set_model_state_dict(inner[0], state["model"], options=WHOLE)
-        whole.set_optimizer_state_dict(*inner, state["optimizer"], options=WHOLE)
-        if self.average:
-            self.average.model.load_state_dict(state["average"])
-            self.average.steps = self.standing.step
-
-
-class _Average:
-    """A copy of a model whose weights follow, each step a little: the young average faster than the old."""
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.model, self.decay, self.steps = copy.deepcopy(model).requires_grad_(False), decay, 0
-
-    @torch.no_grad()
-    def follow(self, model: nn.Module) -> None:
-        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        torch._foreach_lerp_(list(self.model.parameters()), [x.detach() for x in model.parameters()], 1 - decay)
-        for own, other in zip(self.model.buffers(), model.buffers(), strict=True):
-            own.copy_(other)
-        self.steps += 1
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def _heed_signals(trainer: _Trainer) -> Iterator[None]:
-    def heed(number: int, frame: object) -> None:
-        if trainer.signal:
-            raise KeyboardInterrupt
-        trainer.signal = number
-
-    # only the main thread may be told
-    heard = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    before = [signal.signal(number, heed) for number in heard]
-    try:
-        yield
-    finally:
-        for number, handler in zip(heard, before, strict=True):
-            signal.signal(number, handler)
+            self.count = self.standing.loss_count
 
 
 def _seed(*numbers: int) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard.core import RegardError
@@ -15,6 +15,9 @@ from regard.tasks.state import load_state, save_state
 
 STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
 MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json")
+WRITTEN = (STATE, SETTINGS, METRICS, *MODEL)
+# how the names of files begin that are not yet whole
+HALVES = tuple(f".{name}." for name in WRITTEN)
 # what may differ from one call to the next: when to stop and to save are not what is learned, and the data are
 # known by their digest, wherever they lie now
 FREE = ("epochs", "max_steps", "patience", "save_every", "data", "valid", "member")
@@ -38,29 +41,40 @@ class RunFolder:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep others out until the block is left, however it is left."""
+        self.check()
         with say_why(self.path):
-            if self.path.exists() and not self.path.is_dir():
-                raise RegardError(f"{self.path} is a file: name a folder for the run.")
+            is_new = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
         try:
             if not _lock(handle):
                 raise RegardError(f"{self.path} is in use by another run: wait for it, or name another folder.")
-            self._sweep()
+            self._sweep(HALVES)
             yield
         finally:
+            if is_new and not self.is_begun():
+                # nothing came of it
+                with suppress(OSError, RegardError):
+                    self._sweep((*HALVES, LOCK, *WRITTEN))
+                    self.path.rmdir()
             # the lock goes with the handle, even if the process is killed
             os.close(handle)
 
-    def _sweep(self) -> None:
-        """Remove what was half-written when a run was killed; refuse a folder of something else."""
-        names = sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK)
-        halves = [
-            name for name in names if name.startswith(tuple(f".{x}." for x in (STATE, SETTINGS, METRICS, *MODEL)))
-        ]
-        for name in halves:
-            (self.path / name).unlink(missing_ok=True)
-        strange = [name for name in names if name not in halves]
+    def _sweep(self, starts: tuple[str, ...]) -> None:
+        """Remove files whose names begin so: as those do that were half-written when a run was killed."""
+        with say_why(self.path):
+            for name in [entry.name for entry in self.path.iterdir() if entry.name.startswith(starts)]:
+                (self.path / name).unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Refuse what is no folder of a run and no place for one; nothing is written."""
+        with say_why(self.path):
+            if not self.path.exists():
+                return
+            if not self.path.is_dir():
+                raise RegardError(f"{self.path} is a file: name a folder for the run.")
+            names = sorted(entry.name for entry in self.path.iterdir())
+        strange = [name for name in names if name != LOCK and not name.startswith(HALVES)]
         if strange and SETTINGS not in names:
             raise RegardError(
                 f"{self.path} holds {strange[0]!r} but no {SETTINGS}, so it is no run: name a new folder."

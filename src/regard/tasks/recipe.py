@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,8 @@ class Recipe:
         for name in ("warmup", "weight_decay", "seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RegardError(f"{name} must be 0 or above, got {getattr(self, name)}.")
+        if self.seed >= 2**63:
+            raise RegardError(f"seed must be below 2**63, got {self.seed}.")
         for name in ("beta1", "beta2", "average"):
             if not 0 <= getattr(self, name) < 1:
                 raise RegardError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
@@ -91,7 +94,7 @@ class Machine:
     >>> Machine(accelerator="cpu").launch().device
     device(type='cpu')
 
-    The words are Lightning Fabric's. Under `torchrun`, devices and nodes are its own to say.
+    The words are Lightning Fabric's. Under `torchrun`, how many devices and nodes there are is its own to say.
     """
 
     accelerator: str = "auto"
@@ -108,18 +111,24 @@ class Machine:
             from lightning.fabric import Fabric
         except ImportError:
             raise RegardError("training needs the package lightning: pip install 'regard[train]'.") from None
+        devices, strategy, num_nodes = _count_devices(self.devices), self.strategy, self.num_nodes
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            devices = int(os.environ["LOCAL_WORLD_SIZE"]) if devices == 1 else devices
+            num_nodes = int(os.environ["GROUP_WORLD_SIZE"]) if num_nodes == 1 else num_nodes
+            # one process a device is what torchrun starts
+            strategy = "ddp" if strategy == "auto" else strategy
         try:
             fabric = Fabric(
                 accelerator=self.accelerator,
-                devices=_count_devices(self.devices),
-                strategy=self.strategy,
-                num_nodes=self.num_nodes,
+                devices=devices,
+                strategy=strategy,
+                num_nodes=num_nodes,
                 precision=self.precision,
                 loggers=[] if logs is None else [_open_logger(logs)],
             )
             fabric.launch()
         # whatever Fabric says of words that do not fit each other or the machine
-        except (ValueError, RuntimeError, TypeError) as error:
+        except Exception as error:
             if isinstance(error, RegardError):
                 raise
             reason = " ".join(str(error).split())[:120]
@@ -127,6 +136,11 @@ class Machine:
                 f"this machine cannot be set up ({reason}): see accelerator, devices, strategy."
             ) from None
         return fabric
+
+
+def holds_parts(fabric: Fabric) -> bool:
+    """Whether each process has a part of the weights only."""
+    return "FSDP" in type(fabric.strategy).__name__
 
 
 def _count_devices(text: str) -> str | int | list[int]:

@@ -60,7 +60,7 @@ def load_state(path: pathlib.Path, device: str | torch.device = "cpu") -> Any:
                 tensors = {name: x.to(device) for name, x in read_tensors(opened).items()}
                 return _put_together(json.loads(metadata["tree"]), tensors)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            fix = "delete it, and the run begins anew"
+            fix = "restore it, or name a new folder"
             raise name_fault(path, "cannot be read as a state", fix, tell(error)) from None
     raise RegardError(f"{path} is not a state of a run: it has no mark {FORMAT!r}.")
 

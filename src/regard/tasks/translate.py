@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
@@ -26,7 +27,8 @@ from regard.tasks.corpus import Corpus
 from regard.tasks.evaluate import score
 from regard.tasks.fit import Standing, fit
 from regard.tasks.folder import RunFolder, say_why
-from regard.tasks.recipe import Machine, Recipe
+from regard.tasks.progress import Progress
+from regard.tasks.recipe import Machine, Recipe, holds_parts
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 METRICS = {"loss": False, "bleu": True, "exact": True}
 # so many sentences of the validation are translated, where their translations decide
 ASKED = 1000
+# settings of a model that its tokenizers decide
+FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
 # scripts without spaces between words
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff]")
 
@@ -84,6 +88,10 @@ class Job:
             raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
         if self.metric not in METRICS:
             raise RegardError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}.")
+        for name in ("vocab_size", "min_count", "batch_size", "max_tokens", "max_length"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= 2**31:
+                raise RegardError(f"{name} must be from 1 to 2**31, got {value}.")
         if not 0 <= self.label_smoothing < 1:
             raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")
 
@@ -105,7 +113,8 @@ class TranslateTask:
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
         # built now, so that what does not fit is said before anything is written
-        self.dropped = self._batch(self.train, 0, 1).dropped
+        self.dropped = self.batches(0, 1).dropped
+        self._batch(self.valid, 0, 1)
         # weights are saved from a copy of their own: those in training may lie on other devices, in parts
         self._kept = copy.deepcopy(translator.model)
 
@@ -151,7 +160,7 @@ class TranslateTask:
         total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
         found = {"loss": total / count}
         if self.metric != "loss":
-            if "FSDP" in type(fabric.strategy).__name__:
+            if holds_parts(fabric):
                 raise RegardError(f"metric must be 'loss' where the weights are in parts, got {self.metric!r}.")
             speaker = copy.copy(self.translator)
             speaker.model = cast(Any, getattr(model, "module", model))
@@ -172,17 +181,22 @@ def train_translator(
     job: Job, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
 ) -> Standing:
     """Train a translator in a folder, or go on with the one that is there."""
-    folder = RunFolder(path)
-    fabric = (machine or Machine()).launch(path if logs else None)
+    folder, machine = RunFolder(path), machine or Machine()
+    fabric = machine.launch(path if logs else None)
+    if fabric.is_global_zero:
+        folder.check()
     parts = job.corpus.part()
     # what a stopped run has read stays as it was read
     source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
     torch.manual_seed(job.recipe.seed)
     translator = Translator(build_model(job, source, target), source, target, job.joiner)
     task = TranslateTask(job, translator, parts)
+    if task.dropped:
+        left_out = f"{task.dropped} of {len(parts.train)} pairs are too long for max_length or max_tokens: left out."
+        Progress(is_shown=is_shown and fabric.is_global_zero).say(left_out)
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
-            folder.begin(task.settings)
+            folder.begin({**task.settings, "precision": machine.precision, "processes": fabric.world_size})
             if not folder.is_begun():
                 source.save(folder.path / SOURCE_FILE)
                 if target is not source:
@@ -197,11 +211,23 @@ def train_translator(
 
 def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
     """A new model for these vocabularies."""
-    sizes = source.vocab_size, target.vocab_size
-    if job.model == "bahdanau":
-        return Seq2Seq.from_config(seq2seq.Config.preset(job.preset, *sizes, **job.changes))
-    other = None if source is target else sizes[1]
-    return Transformer(transformer.Config.preset(job.preset, sizes[0], **{"target_vocab_size": other, **job.changes}))
+    sizes, is_gru = (source.vocab_size, target.vocab_size), job.model == "bahdanau"
+    known = [x.name for x in fields(seq2seq.Config if is_gru else transformer.Config) if x.name not in FIXED]
+    for name, value in job.changes.items():
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name[:40], known, 4, 0.0))
+            raise RegardError(f"{job.model} has no setting {name[:40]!r} to change; it has {near} and others.")
+        most = 1000 if "layers" in name else 2**20
+        if isinstance(value, int | float) and value > most:
+            raise RegardError(f"{name} must be at most {most}, got {value}.")
+    try:
+        if is_gru:
+            return Seq2Seq.from_config(seq2seq.Config.preset(job.preset, *sizes, **job.changes))
+        other = None if source is target else sizes[1]
+        return Transformer(transformer.Config.preset(job.preset, sizes[0], target_vocab_size=other, **job.changes))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:100]
+        raise RegardError(f"{job.model} cannot be made of these settings ({reason}): make it smaller.") from None
 
 
 def train_tokenizers(job: Job, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:

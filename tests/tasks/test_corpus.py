@@ -1,0 +1,113 @@
+"""Where pairs come from, and how they are parted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from regard import RegardError
+from regard.data.phrasebook import split_pairs
+from regard.tasks.corpus import Corpus, open_pairs
+
+
+@pytest.fixture
+def tsv(tmp_path):
+    def write(name, numbers):
+        (tmp_path / name).write_text("".join(f"source {i}\ttarget {i}\n" for i in numbers))
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_one_file_or_two(tmp_path, tsv):
+    pairs = [(f"source {i}", f"target {i}") for i in range(3)]
+    assert list(open_pairs([tsv("a.tsv", range(3))])) == pairs
+    for side, name in enumerate(("a.en", "a.de")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    two = [str(tmp_path / "a.en"), str(tmp_path / "a.de")]
+    assert list(open_pairs(two)) == pairs
+    assert list(open_pairs(two, swap=True)) == [pair[::-1] for pair in pairs]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_no_other_number_of_files(count):
+    with pytest.raises(RegardError) as error:
+        open_pairs(["x"] * count)
+    message = f"data must be one file of pairs or two files line by line, got {count} names."
+    assert str(error.value) == message
+
+
+def test_two_files_have_no_member():
+    with pytest.raises(RegardError) as error:
+        open_pairs(["a", "b"], member="x.tsv")
+    assert str(error.value) == "member='x.tsv' names a file in a .zip, and there are two files: leave member out."
+
+
+def test_the_phrasebook():
+    train, asked = split_pairs()
+    parts = Corpus().part()
+    assert list(parts.train) == list(train)
+    assert not {source for source, _ in train} & {source for source, _ in (*parts.valid, *parts.test)}
+    assert [*parts.test, *parts.valid] == list(asked[:1000])
+    assert list(open_pairs(["phrasebook"])) == list(parts.test)
+    assert Corpus(swap=True, limit=2).part().train == [pair[::-1] for pair in train[:2]]
+
+
+def test_the_phrasebook_with_other_sentences_to_validate_by(tsv):
+    parts = Corpus(valid=(tsv("mine.tsv", range(3)),), limit=5).part()
+    assert [source for source, _ in parts.valid] == ["source 0", "source 1", "source 2"]
+    assert len(parts.train) == 5
+
+
+def test_parted_by_a_hash(tsv):
+    file = tsv("a.tsv", range(500))
+    parts = Corpus((file,), held_out=0.1).part()
+    assert sorted([*parts.train, *parts.valid, *parts.test]) == sorted(open_pairs([file]))
+    assert all(30 < len(part) < 70 for part in (parts.valid, parts.test))
+    # the sentence decides, not its place: more data do not move it
+    more = Corpus((tsv("b.tsv", range(-100, 500)),), held_out=0.1).part()
+    assert set(parts.valid) <= set(more.valid)
+    limited = Corpus((file,), held_out=0.1, limit=7).part()
+    assert (limited.train, limited.valid) == (parts.train[:7], parts.valid)
+
+
+def test_a_file_to_validate_by(tsv):
+    parts = Corpus((tsv("a.tsv", range(9)),), (tsv("b.tsv", range(20, 22)),)).part()
+    assert (len(parts.train), len(parts.valid), len(parts.test)) == (9, 2, 0)
+
+
+def test_through_json_and_back():
+    corpus = Corpus(("a", "b"), ("c",), columns=(2, 0), limit=3)
+    assert Corpus.from_dict(json.loads(json.dumps(asdict(corpus)))) == corpus
+
+
+def test_too_little(tsv):
+    file = tsv("one.tsv", [3])
+    for held_out, purpose in ((0.0, "validate by"), (0.4999, "learn from")):
+        with pytest.raises(RegardError) as error:
+            # by its hash, the one is for the test
+            Corpus((file,), held_out=held_out, seed=0 if held_out == 0 else find_seed(file)).part()
+        message = f"{file} leaves no pairs to {purpose}: give more, or name a file by valid."
+        assert str(error.value) == message
+
+
+def find_seed(file) -> int:
+    from regard.data.split import split
+
+    return next(seed for seed in range(99) if not split(open_pairs([file]), test=0.4999, valid=0.4999, seed=seed).train)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"held_out": 0.5}, "held_out must be a fraction below one half, got 0.5."),
+        ({"held_out": -0.1}, "held_out must be a fraction below one half, got -0.1."),
+        ({"limit": 0}, "limit must be at least 1, got 0."),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(RegardError) as error:
+        Corpus(**settings).part()
+    assert str(error.value) == message
