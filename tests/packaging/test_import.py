@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 SRC = pathlib.Path(__file__).parents[2] / "src"
 MOST_SECONDS = 0.5
 # imported where they are used; torch's compiler alone costs seconds
@@ -43,12 +45,27 @@ def too_early(modules: set[str]) -> set[str]:
 def test_import_is_quick_and_lean():
     # the machine may be busy: the best of three counts, and one good run is enough
     for _ in range(3):
-        seconds, modules = cold_import("regard", base="torch", path=SRC)
+        seconds, modules = cold_import("regard.engine", base="torch", path=SRC)
         assert "regard.core" in modules
         assert too_early(modules) == set()
         if seconds < MOST_SECONDS:
             break
     assert seconds < MOST_SECONDS
+
+
+def test_the_name_alone_does_not_wait_for_torch():
+    _, modules = cold_import("regard", base="json", path=SRC)
+    assert "torch" not in modules
+    assert "regard" in modules
+
+
+def test_every_name_is_there_when_asked_for():
+    import regard
+
+    assert all(getattr(regard, name).__name__.rpartition(".")[2] == name for name in regard.__all__)
+    assert set(regard.__all__) <= set(dir(regard))
+    with pytest.raises(AttributeError, match="has no attribute 'look'"):
+        regard.look  # noqa: B018
 
 
 def test_the_probe_sees_a_slow_and_heavy_import(tmp_path):
