@@ -3,11 +3,12 @@
 import gzip
 import json
 import zipfile
+from dataclasses import asdict
 from itertools import islice
 
 import pytest
 
-from regard.tasks.corpus import open_pairs
+from regard.tasks.corpus import Corpus, open_pairs
 from regard.tasks.evaluate import evaluate
 from regard.tasks.translator import Translator
 from tests.cli.small import PAIRS
@@ -94,7 +95,7 @@ def test_output_case_and_words(command, run_folder, tmp_path, expected):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--data is missing: name a file of pairs, or phrasebook"),
+        ([], "does not say what it was trained on: name pairs by --data."),
         (["--data", "a.tsv", "--columns", "1"], "--columns must be two with a comma between, got '1'"),
         (["--data", "a.tsv", "--columns", "0,1"], "--columns must be two numbers counted from 1, as 1,2, got '0,1'"),
         (["--data", "a.tsv", "--columns", "-1,1"], "--columns must be two numbers counted from 1"),
@@ -144,3 +145,23 @@ def test_complaints(complaint, run_folder, options, message, tmp_path, monkeypat
 
 def test_a_run_that_is_not_there(complaint, tsv, tmp_path):
     assert "nowhere" in complaint("evaluate", tmp_path / "nowhere", "--data", tsv)
+
+
+def save_with(translator, folder, corpus):
+    translator.save(folder, training={"corpus": corpus})
+    return folder
+
+
+def test_a_run_is_asked_what_it_held_out(command, run_folder, tsv, tmp_path):
+    translator = Translator.load(run_folder, "cpu")
+    corpus = asdict(Corpus(data=(str(tsv),), held_out=0.4))
+    kept = save_with(translator, tmp_path / "kept", corpus)
+    test = Corpus.from_dict(corpus).part().test
+    assert 0 < len(test) < 5
+    assert read(command, kept)["count"] == len(test)
+    none = save_with(translator, tmp_path / "none", asdict(Corpus(data=(str(tsv),), valid=(str(tsv),))))
+    status, _, err = command("evaluate", none, *QUICK)
+    assert (status, err) == (2, f"{none} held no pairs out of {tsv}: name others by --data.\n")
+    bare = save_with(translator, tmp_path / "bare", None)
+    status, _, err = command("evaluate", bare, *QUICK)
+    assert (status, err) == (2, f"{bare} does not say what it was trained on: name pairs by --data.\n")

@@ -92,10 +92,10 @@ def _find_test(run: Path) -> Iterable[tuple[str, str]]:
     from regard.models.pretrained import read_config
     from regard.tasks.corpus import Corpus
 
-    try:
-        corpus = Corpus.from_dict(read_config(run)["training"]["corpus"])
-    except (KeyError, TypeError):
-        raise RegardError(f"{run} does not say what it was trained on: name pairs by --data.") from None
+    entries = read_config(run).get("training", {}).get("corpus")
+    if not isinstance(entries, dict):
+        raise RegardError(f"{run} does not say what it was trained on: name pairs by --data.")
+    corpus = Corpus.from_dict(entries)
     test = corpus.part().test
     if not test:
         raise RegardError(f"{run} held no pairs out of {' and '.join(corpus.data)}: name others by --data.")
