@@ -15,8 +15,8 @@ GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY)  ## run the first example: Nadaraya-Watson kernel regression
-	@$(BIN)/python examples/kernel_regression.py
+demo: $(READY)  ## train a translator on the phrasebook, ask it, draw what it attends to (about two minutes)
+	@$(BIN)/regard demo
 
 test: check  ## everything CI runs: check, then all tests
 	@$(BIN)/python -m pytest -q -n 2 --durations=10

@@ -17,7 +17,7 @@ import regard
 ROOT = pathlib.Path(__file__).parents[2]
 SRC = ROOT / "src"
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted(SRC.rglob("*.md"))]
+PAGES = [README, ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(SRC.rglob("*.md"))]
 # importing a __main__ would run it
 MODULES = [path for path in sorted((SRC / "regard").rglob("*.py")) if path.name != "__main__.py"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -36,8 +36,8 @@ def page_test(text: str, name: str) -> doctest.DocTest:
 
 
 def module_tests(module) -> list[doctest.DocTest]:
-    names = {"torch": torch, "regard": regard}
-    for room in (regard.score, regard.weigh, regard.mask, regard.bias, regard, module):
+    names = {"torch": torch, "regard": regard, **{name: getattr(regard, name) for name in regard.__all__}}
+    for room in (regard.score, regard.weigh, regard.mask, regard.bias, module):
         names |= {name: thing for name, thing in vars(room).items() if not name.startswith("__")}
     return doctest.DocTestFinder().find(module, module.__name__, globs={**names, "__name__": module.__name__})
 

@@ -19,7 +19,7 @@ SENTENCE = "介绍一下西安"
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run lives.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same run.")] = 0,
-    max_steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to train.")] = 1000,
+    max_steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to train.")] = 1400,
 ) -> None:
     """Train a small translator on the phrasebook and show what it attends to.
 

@@ -129,14 +129,15 @@ def draw_pairs(count: int, seed: int = 0) -> list[Pair]:
     return _take_turns([list(_fill(pattern)) for pattern in PATTERNS], random.Random(seed))[:count]
 
 
-def split_pairs(held_out: float = 0.05, seed: int = 0) -> tuple[list[Pair], list[Pair]]:
+def split_pairs(held_out: float = 0.05, seed: int = 0, *, least: int = 0) -> tuple[list[Pair], list[Pair]]:
     """Sentences to learn from and sentences to be asked, both with all patterns mixed.
 
     >>> train, test = split_pairs()
     >>> len(set(train) & set(test)), len(train) + len(test)
     (0, 57870)
 
-    Combinations of words are held out, never words: what has one gap is always there to learn.
+    Combinations of words are held out, never words: what has one gap is always there to learn. Of a pattern with fewer
+    than `least` sentences to learn from, these are repeated until there are as many.
     """
     if not 0 <= held_out < 1:
         raise RegardError(f"held_out must lie in [0, 1), got {held_out}.")
@@ -146,6 +147,7 @@ def split_pairs(held_out: float = 0.05, seed: int = 0) -> tuple[list[Pair], list
         groups: tuple[list[Pair], list[Pair]] = [], []
         for pair in _fill(pattern):
             groups[is_free and _chance(pair[0], seed) < held_out].append(pair)
+        groups[0][:] = itertools.islice(itertools.cycle(groups[0]), max(least, len(groups[0])))
         for part, group in zip(parts, groups, strict=True):
             part.append(group)
     train, test = (_take_turns(part, random.Random(seed)) for part in parts)

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
+    from regard.models.pretrained import Pretrained, load_pretrained
     from regard.models.seq2seq import Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
     from regard.models.transformer import Transformer
 
-__all__ = ["NadarayaWatson", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder", "Transformer"]
+__all__ = [
+    "NadarayaWatson", "Pretrained", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder", "Transformer",
+    "load_pretrained",
+]  # fmt: skip
 
 _FILES = {
     "NadarayaWatson": "nadaraya_watson",
+    "Pretrained": "pretrained",
+    "load_pretrained": "pretrained",
     "Seq2Seq": "seq2seq",
     "Seq2SeqAttentionDecoder": "seq2seq",
     "Seq2SeqEncoder": "seq2seq",

@@ -1,1 +1,1 @@
-"""What is trained and run from one command, a file a task; `fit` and the commands are to come."""
+"""What is trained and run from one command, a file a task."""

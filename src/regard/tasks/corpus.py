@@ -15,6 +15,8 @@ from regard.data.split import Split, split
 PHRASEBOOK = "phrasebook"
 # of the phrasebook's held-out sentences the first are the test and the next validate
 PHRASES = 500
+# sentences of a rare pattern are met again and again, as the patterns with two words to choose are met in others
+LEAST = 500
 
 
 def open_pairs(
@@ -83,7 +85,7 @@ class Corpus:
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
         if self.data == (PHRASEBOOK,):
-            train, asked = ([self._turn(pair) for pair in part] for part in split_pairs())
+            train, asked = ([self._turn(pair) for pair in part] for part in split_pairs(least=LEAST))
             parts = Split(train, asked[PHRASES : 2 * PHRASES], asked[:PHRASES])
             if self.valid:
                 parts = parts._replace(valid=list(self._open(self.valid)))
