@@ -1,0 +1,326 @@
+"""`regard train translate`: what it says, and what it refuses without leaving anything behind."""
+
+import fcntl
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from regard.tasks.state import load_state
+from regard.tasks.translate import TranslateTask
+from tests.cli.small import PAIRS
+
+pytest.importorskip("lightning")
+
+TINY = ("--set", "num_hiddens=8", "--set", "embed_size=6", "--set", "dropout=0.0", "--limit", "80", "--tokens", "words",
+        "--batch-size", "16", "--accelerator", "cpu")  # fmt: skip
+LINES = "".join(f"{source}\t{target}\n" for source, target in PAIRS[:120]).encode()
+
+
+@pytest.fixture(scope="session")
+def tsv(tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "pairs.tsv"
+    file.write_bytes(LINES)
+    return file
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, tsv):
+    """A run to copy."""
+    from regard.cli import main
+
+    folder = tmp_path_factory.mktemp("runs") / "done"
+    assert (
+        main(["train", "translate", "--data", str(tsv), "--out", str(folder), *TINY, "--epochs", "2", "--quiet"]) == 0
+    )
+    return folder
+
+
+@pytest.fixture
+def train(command, tsv):
+    return lambda *arguments: command("train", "translate", "--data", tsv, *TINY, *arguments)
+
+
+def test_what_is_said(train, command, tmp_path):
+    out = tmp_path / "run"
+    status, said, err = train("--out", out, "--epochs", "2")
+    lines = err.splitlines()
+    assert (status, said, len(lines)) == (0, "", 4)
+    assert lines[0].startswith("step 5  epoch 1.0  loss ")
+    assert lines[1].endswith("  best")
+    assert lines[2].startswith(f"Done (all steps done). {out}: step 10, ")
+    assert lines[2].endswith(" at step 10.")
+    assert lines[3] == f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"'
+    # done is done
+    before = (out / "resume.safetensors").read_bytes()
+    assert train("--out", out, "--epochs", "2")[2].splitlines() == lines[2:]
+    assert (out / "resume.safetensors").read_bytes() == before
+    status, said, _ = command("translate", out, PAIRS[0][0], "--device", "cpu")
+    assert (status, said.count("\n")) == (0, 1)
+
+
+def test_quiet(train, tmp_path):
+    assert train("--out", tmp_path / "run", "--max-steps", "2", "--quiet") == (0, "", "")
+
+
+def test_patience(train, tmp_path):
+    err = train("--out", tmp_path / "run", "--validate-every", "1", "--patience", "1", "--lr", "9", "--epochs", "90")[2]
+    assert f"Done (no better for long enough). {tmp_path / 'run'}: step " in err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped(train, tmp_path, monkeypatch, number, status):
+    count, seen = TranslateTask.count, []
+
+    def stop(self, batch):
+        seen.append(batch)
+        if len(seen) == 3:
+            signal.raise_signal(number)
+        return count(self, batch)
+
+    monkeypatch.setattr(TranslateTask, "count", stop)
+    found, out, err = train("--out", tmp_path / "run", "--epochs", "2", "--quiet")
+    assert (found, out) == (status, "")
+    assert err == (
+        f"Stopped and saved. {tmp_path / 'run'}: step 3, 0 s of training. The same command goes on.\n"
+    )  # fmt: skip
+    assert train("--out", tmp_path / "run", "--epochs", "2", "--quiet") == (0, "", "")
+    assert load_state(tmp_path / "run" / "resume.safetensors")["standing"]["step"] == 10
+
+
+def zip_up(folder: pathlib.Path, **members: str) -> bytes:
+    with zipfile.ZipFile(folder / "new.zip", "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("_", "."), text)
+    return (folder / "new.zip").read_bytes()
+
+
+DATA = {
+    "empty.tsv": (lambda folder: b"", "has no sentence pairs (0 blank lines): name a file that has some."),
+    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by: give more, or name a file"),
+    "ragged.tsv": (lambda folder: LINES + b"one\n", "line 121 must have at least 2 columns between tabs, has 1"),
+    "nul.tsv": (lambda folder: LINES + b"a\0b\tc\n", "line 121 has a NUL byte, so this is no text"),
+    "latin.tsv": (lambda folder: b"caf\xe9\tx\n", "line 1 is not UTF-8 (byte 0xe9 at 3): convert the file"),
+    "bad.jsonl": (lambda folder: b'{"source": "a", "target": "b"}\n{bad\n', "line 2 is not JSON (Expecting property"),
+    "nan.jsonl": (lambda folder: b'{"source": NaN, "target": "b"}\n', "line 1: 'source' must be text, is a float"),
+    "label.jsonl": (lambda folder: b'{"source": "a"}\n', "line 1 has no key 'target' (it has 'source')"),
+    "long.tsv": (lambda folder: b"a" * 2_000_000 + b"\tb\n", "line 1 is longer than 1,000,000 bytes"),
+    "cut.tsv.gz": (lambda folder: gzip.compress(LINES)[:-20], "is damaged after line 0 (Compressed file ended"),
+    "bomb.tsv.gz": (lambda folder: gzip.compress(bytes(50_000_000)), "line 1 is longer than 1,000,000 bytes"),
+    "not.tsv.gz": (lambda folder: LINES, "is damaged after line 0 (Not a gzipped file"),
+    "up.zip": (lambda folder: zip_up(folder, evil_bin="x"), "must hold one .tsv, .txt or .jsonl file, holds 0"),
+    "two.zip": (lambda folder: zip_up(folder, a_tsv="x", b_tsv="y"), "holds 2 (a.tsv, b.tsv): name one by member=."),
+    "code.tsv": (lambda folder: b"\x80\x04cos\nsystem\n", "line 1 is not UTF-8 (byte 0x80 at 0)"),
+    "pairs.csv": (lambda folder: LINES, "must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_bad_data(complaint, tmp_path, name):
+    content, words = DATA[name]
+    (tmp_path / name).write_bytes(content(tmp_path))
+    for option in ("--data", "--valid"):
+        if option == "--valid" and name == "header.tsv":
+            # one pair is little, but enough to validate by
+            continue
+        line = complaint("train", "translate", option, tmp_path / name, "--out", tmp_path / "new" / "run", *TINY)
+        assert line.startswith(str(tmp_path / name))
+        assert words in line
+    assert not (tmp_path / "new").exists()
+
+
+def test_data_that_is_not_there(complaint, tmp_path, tsv):
+    new = ("--out", tmp_path / "new" / "run", *TINY)
+    assert complaint("train", "translate", "--data", "none.tsv", *new) == "none.tsv does not exist: check the name."
+    assert complaint("train", "translate", "--data", tmp_path, *new) == f"{tmp_path} is a folder: name a file in it."
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.de").write_text("eins\n")
+    line = complaint("train", "translate", "--data", tmp_path / "a.en", "--data", tmp_path / "a.de", *new)
+    assert "must have as many lines" in line
+    assert not (tmp_path / "new").exists()
+
+
+HELP = ": see regard train translate --help."
+OPTIONS = {
+    "--model gpt": "model must be one of bahdanau, transformer, got 'gpt'.",
+    "--preset huge": "Seq2Seq preset must be one of 'tiny', 'small', 'base', got 'huge'.",
+    "--set nothing=3": "bahdanau has no setting 'nothing' to change; it has ",
+    "--set src_vocab_size=3": "bahdanau has no setting 'src_vocab_size' to change; it has ",
+    "--set num_hiddens=big": "Seq2Seq config num_hiddens must be int, got 'big'.",
+    "--set num_hiddens=-3": "Seq2SeqEncoder num_hiddens must be at least 1, got -3.",
+    "--set num_layers=99999999999999999999": "num_layers must be at most 1000, got 99999999999999999999.",
+    "--set dropout=NaN": "Seq2SeqEncoder dropout must lie in [0, 1), got nan.",
+    "--set attention=magic": "Seq2Seq attention must be one of ",
+    "--set num_hiddens": "Invalid value: --set must be KEY=VALUE, got 'num_hiddens'" + HELP,
+    "--lr -1": "lr must be above 0, got -1.0.",
+    "--lr x": "Invalid value for '--lr': ",
+    "--schedule wave": "schedule must be one of 'constant', 'linear', 'cosine', 'inverse-sqrt', got 'wave'.",
+    "--seed 99999999999999999999": "seed must be below 2**63, got 99999999999999999999.",
+    "--metric ter": "metric must be one of loss, bleu, exact, got 'ter'.",
+    "--tokens nonsense": "kind must be one of 'bpe', 'words', 'spaces', 'characters', got 'nonsense'.",
+    "--tokens a,b,c": "Invalid value: --tokens must be one kind, or two with a comma between, got 'a,b,c'" + HELP,
+    "--vocab-size -5": "vocab_size must be from 1 to 2**31, got -5.",
+    "--max-length 1": "batches need a pair for each of 1 processes, got 80 pairs, 80 of them too long: ",
+    "--columns 0,1": "Invalid value: --columns must be two numbers counted from 1, as 1,2, got '0,1'" + HELP,
+    "--keys a": "Invalid value: --keys must be two with a comma between, got 'a'" + HELP,
+    "--held-out 0.7": "held_out must be a fraction below one half, got 0.7.",
+    "--accelerator abacus": "this machine cannot be set up (You selected an invalid accelerator name: ",
+    "--strategy deepspeed": "this machine cannot be set up (",
+    "--devices none": "devices must be 'auto', a count, or numbers as 0,2, got 'none'.",
+    "--precision 16": "precision must be one of 32-true, bf16-mixed, bf16-true, 64-true, got '16'.",
+    "--magic": "No such option: --magic",
+}
+
+
+@pytest.mark.parametrize("given", OPTIONS)
+def test_bad_options(complaint, tmp_path, tsv, given):
+    line = complaint("train", "translate", "--data", tsv, "--out", tmp_path / "new" / "run", *TINY, *given.split())
+    assert line.startswith(OPTIONS[given])
+    assert len(line) <= 200
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("num_heads=-1", "Config num_heads must be at least 1, got -1."),
+        ("num_heads=5", "Config num_hiddens=64 must be a multiple of num_heads=5."),
+        ("score=magic", "Config score must be one of "),
+        ("embed_size=4", "transformer has no setting 'embed_size' to change; it has "),
+        (f"position={'[' * 50_000}", "Config position must be "),
+    ],
+)
+def test_bad_settings_of_a_transformer(complaint, tmp_path, tsv, given, message):
+    out = ("--out", tmp_path / "new" / "run", "--accelerator", "cpu", "--set", "num_hiddens=64")
+    status_line = complaint("train", "translate", "--data", tsv, "--model", "transformer", *out, "--set", given[:60])
+    assert status_line.startswith(message)
+    assert not (tmp_path / "new").exists()
+
+
+def test_places_that_are_no_runs(complaint, tmp_path, tsv):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").write_text("mine")
+    for place, message in (
+        (tmp_path / "file", f"{tmp_path / 'file'} is a file: name a folder for the run."),
+        (tmp_path / "file" / "run", f"{tmp_path / 'file' / 'run'} cannot be written (Not a directory): "),
+        (tmp_path / "photos", f"{tmp_path / 'photos'} holds 'cat.png' but no resume.json, so it is no run: name a new"),
+    ):
+        assert complaint("train", "translate", "--data", tsv, "--out", place, *TINY).startswith(message)
+    assert os.listdir(tmp_path / "photos") == ["cat.png"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_place_without_rights(complaint, tmp_path, tsv):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    line = complaint("train", "translate", "--data", tsv, "--out", tmp_path / "locked" / "run", *TINY)
+    assert "Permission denied" in line
+
+
+def test_a_run_in_use(complaint, tmp_path, tsv, finished):
+    shutil.copytree(finished, tmp_path / "run")
+    with open(tmp_path / "run" / ".lock") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        line = complaint("train", "translate", "--data", tsv, "--out", tmp_path / "run", *TINY, "--epochs", "2")
+    assert line == f"{tmp_path / 'run'} is in use by another run: wait for it, or name another folder."
+
+
+def cut(raw: bytes) -> bytes:
+    return raw[: len(raw) // 2]
+
+
+def flip(raw: bytes) -> bytes:
+    return raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("resume.safetensors", cut, "resume.safetensors cannot be read as a state ("),
+        ("resume.safetensors", flip, "resume.safetensors cannot be read as a state (damaged, its sha256 is another): "),
+        ("resume.safetensors", lambda raw: b"", "resume.safetensors cannot be read as a state (0 bytes"),
+        ("resume.safetensors", lambda raw: b"\x80\x04cos\nsystem\n", "resume.safetensors cannot be read as a state ("),
+        ("resume.safetensors", None, "holds a model but no resume.safetensors to go on from: name a new folder."),
+        ("resume.json", cut, "resume.json cannot be read (JSONDecodeError): restore it, or name a new folder."),
+        ("resume.json", lambda raw: b"[]", "resume.json must be a JSON object, is a list: restore it."),
+        ("resume.json", None, "but no resume.json, so it is no run: name a new folder."),
+        ("tokenizer.json", lambda raw: b"{}", "tokenizer.json is not a tokenizer"),
+        ("tokenizer.json", None, "tokenizer.json"),
+        ("target_tokenizer.json", lambda raw: b"\xff", "target_tokenizer.json"),
+    ],
+)
+def test_damaged_runs(complaint, tmp_path, tsv, finished, name, damage, words):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    if damage is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    before = {entry.name: entry.read_bytes() for entry in folder.iterdir()}
+    line = complaint("train", "translate", "--data", tsv, "--out", folder, *TINY, "--epochs", "2")
+    assert words in line
+    assert {entry.name: entry.read_bytes() for entry in folder.iterdir()} == before
+
+
+def test_other_options_are_another_run(complaint, tmp_path, tsv, finished):
+    shutil.copytree(finished, tmp_path / "run")
+    line = complaint(
+        "train", "translate", "--data", tsv, "--out", tmp_path / "run", *TINY, "--epochs", "2", "--lr", "1"
+    )
+    assert line == (
+        f"{tmp_path / 'run'} was begun with recipe.lr=0.002, now it is 1.0: name a new folder, or give the same."
+    )
+
+
+TWICE = """
+import signal, sys
+from regard.cli import main
+from regard.tasks.translate import TranslateTask
+
+inner, seen = TranslateTask.count, []
+
+def stop(self, batch):
+    seen.append(batch)
+    if len(seen) == 4:
+        # all processes are told at once, as by torchrun
+        signal.raise_signal(signal.SIGTERM)
+    return inner(self, batch)
+
+TranslateTask.count = stop
+assert main(sys.argv[1:]) == 143
+TranslateTask.count = inner
+assert main(sys.argv[1:]) == 0
+"""
+
+
+def test_two_processes_learn_what_one_does_with_twice_the_batch(train, tmp_path, tsv):
+    (tmp_path / "twice.py").write_text(TWICE)
+    job = ("--epochs", "3", "--accumulate", "2", "--average", "0.5", "--lr", "0.01")
+    assert train("--out", tmp_path / "one", *job, "--quiet")[0] == 0
+    arguments = ("train", "translate", "--data", tsv, *TINY, "--batch-size", "8", "--out", tmp_path / "two", *job)
+    starter = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    done = subprocess.run(
+        [*starter, tmp_path / "twice.py", *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # of two processes one speaks
+    assert done.stderr.count("Stopped and saved. ") == done.stderr.count("Done (all steps done). ") == 1
+    rows = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert len(rows[0]) == 3
+    for one, two in zip(*rows, strict=True):
+        assert {**two, "seconds": 0} == pytest.approx({**one, "seconds": 0}, rel=1e-4)
+    states = [load_state(tmp_path / name / "resume.safetensors")["model"] for name in ("one", "two")]
+    for name, x in states[0].items():
+        # Adam may turn a last bit of a tiny gradient into a part of a step
+        assert (x - states[1][name]).abs().max() < 2e-3, name
