@@ -13,17 +13,16 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tools.arguments import Parser, read_count
 from tools.compare_runs import DifferenceError, compare
+from tools.disks import fill_disk, mount_disk
 
 # what a run may be made of; each is trained once without a stop
 SMALL = ("--limit", "250", "--batch-size", "16", "--max-steps", "40", "--accelerator", "cpu", "--tokens", "words")
@@ -81,19 +80,6 @@ class Run:
             )
         except FileNotFoundError:
             return False
-
-
-def fill_disk(room: int) -> None:
-    """Let writes of this process fail after so many bytes, as on a full disk."""
-    inner, left = os.fsync, [room]
-
-    def refuse(handle: int) -> None:
-        left[0] -= os.fstat(handle).st_size
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        inner(handle)
-
-    os.fsync = refuse
 
 
 def wait(pid: int, seconds: float) -> int | None:
@@ -194,6 +180,8 @@ class Trial:
             kind = self.kinds[at % len(self.kinds)]
             whole, seconds = self.find_whole(kind)
             run, at, is_going = self.begin(kind), at + 1, True
+            if at > 20 + wanted.total():
+                raise KillError(f"{at - 1} runs ended too soon for the stops that were wanted: {dict(self.counts)}")
             while is_going and any(self.counts[name] < count for name, count in wanted.items()):
                 missing = [name for name, count in wanted.items() if self.counts[name] < count]
                 how = {"kills": "kill", "kills inside a save": "save"}.get(name := self.chance.choice(missing), name)
@@ -244,23 +232,6 @@ def stop(pid: int) -> None:
         os.waitpid(pid, 0)
     except (ProcessLookupError, ChildProcessError):
         pass
-
-
-@contextmanager
-def mount_disk(folder: pathlib.Path, size: int) -> Iterator[pathlib.Path]:
-    """A disk of so many bytes where that is allowed; else a folder."""
-    folder.mkdir()
-    options = ["-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    try:
-        is_mounted = subprocess.run(["mount", *options], capture_output=True).returncode == 0
-    except OSError:
-        is_mounted = False
-    try:
-        yield folder
-    finally:
-        if is_mounted:
-            subprocess.run(["umount", str(folder)], check=True)
-        shutil.rmtree(folder)
 
 
 def prepare(place: pathlib.Path) -> None:

@@ -107,7 +107,7 @@ DATA = {
     "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by: give more, or name a file"),
     "ragged.tsv": (lambda folder: LINES + b"one\n", "line 121 must have at least 2 columns between tabs, has 1"),
     "nul.tsv": (lambda folder: LINES + b"a\0b\tc\n", "line 121 has a NUL byte, so this is no text"),
-    "latin.tsv": (lambda folder: b"caf\xe9\tx\n", "line 1 is not UTF-8 (byte 0xe9 at 3): convert the file"),
+    "latin.tsv": (lambda folder: b"na\xefve\tx\n", "line 1 is not UTF-8 (byte 0xef at 2): convert the file"),
     "bad.jsonl": (lambda folder: b'{"source": "a", "target": "b"}\n{bad\n', "line 2 is not JSON (Expecting property"),
     "nan.jsonl": (lambda folder: b'{"source": NaN, "target": "b"}\n', "line 1: 'source' must be text, is a float"),
     "label.jsonl": (lambda folder: b'{"source": "a"}\n', "line 1 has no key 'target' (it has 'source')"),
