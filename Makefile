@@ -10,7 +10,7 @@ BEGUN := $(VENV)/.stamp-begun
 GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check gpu sanitize bench bench-gpu faults gallery docs clean
+.PHONY: help demo test check gpu sanitize bench bench-gpu faults kills gallery docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
 	@$(BIN)/python -m tools.seed_faults
+
+kills: $(READY)  ## stop small runs 50 times and more, at random and inside saves, and compare every bit (minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tools.kill_runs
 
 gallery: $(READY)  ## draw docs/gallery.md: formula, call and heat map of every term
 	@$(BIN)/python -m tools.gallery

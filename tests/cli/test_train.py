@@ -272,5 +272,5 @@ def test_other_options_are_another_run(complaint, tmp_path, tsv, finished):
         "train", "translate", "--data", tsv, "--out", tmp_path / "run", *TINY, "--epochs", "2", "--lr", "1"
     )
     assert line == (
-        f"{tmp_path / 'run'} was begun with recipe.lr=0.002, now it is 1.0: name a new folder, or give the same."
+        f"{tmp_path / 'run'} was begun with recipe.lr=0.0015, now it is 1.0: name a new folder, or give the same."
     )

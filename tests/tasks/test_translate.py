@@ -48,7 +48,8 @@ def make(data):
     def call(model="bahdanau", *, recipe=None, corpus=None, **changes):
         corpus = Corpus((data,), limit=70, **(corpus or {}))
         sizes = TINY if model == "bahdanau" else {"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8}
-        recipe = {"max_steps": 6, "validate_every": 3, **(recipe or {})}
+        plain = {"schedule": "constant"} if model == "bahdanau" else {}
+        recipe = {"max_steps": 6, "validate_every": 3, "average": 0.0, **plain, **(recipe or {})}
         return Job.default(model, recipe=recipe, **{"corpus": corpus, "changes": sizes, "batch_size": 16, **changes})
 
     return call
@@ -64,7 +65,8 @@ def prepare(job: Job) -> TranslateTask:
 def test_what_suits_a_model():
     assert Job.default("transformer").recipe.warmup == 1000
     assert Job.default("transformer").label_smoothing == 0.1
-    assert Job.default("bahdanau").label_smoothing == 0.0
+    assert (Job.default("bahdanau").recipe.schedule, Job.default("bahdanau").recipe.average) == ("cosine", 0.995)
+    assert Job.default("bahdanau").label_smoothing == 0.1
     assert Job.default("transformer", recipe={"lr": 0.5}, label_smoothing=0.3).label_smoothing == 0.3
     assert Job.default("transformer", recipe={"lr": 0.5}).recipe.lr == 0.5
     json.dumps(dataclasses.asdict(Job()))

@@ -35,8 +35,8 @@ def demo(
 
     print(f"Training a translator (GRU with Bahdanau's attention) on 55,000 Chinese travel sentences, in {out}.")
     recipe = {"lr": 4e-3, "schedule": "cosine", "warmup": 50, "max_steps": max_steps, "epochs": 10, "seed": seed,
-              "validate_every": max(max_steps // 5, 1)}  # fmt: skip
-    job = Job.default("bahdanau", recipe=recipe, batch_size=128)
+              "validate_every": max(max_steps // 5, 1), "average": 0.0}  # fmt: skip
+    job = Job.default("bahdanau", recipe=recipe, batch_size=128, label_smoothing=0.0)
     standing = train_translator(job, str(out), Machine(accelerator="cpu"))
     if standing.ended.startswith("SIG"):
         raise typer.Exit(close(standing, out, is_shown=True))

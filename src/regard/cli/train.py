@@ -75,8 +75,10 @@ def translate(
     ] = None,
     weight_decay: Annotated[float | None, Some("X", "Of AdamW.  [default: by the model]")] = None,
     clip: Annotated[float, typer.Option(metavar="X", help="Longest gradient.")] = 1.0,
-    label_smoothing: Annotated[float | None, Some("X", "[default: 0.1 for a transformer, else 0]")] = None,
-    average: Annotated[float, typer.Option(metavar="X", help="Keep a moving average of the weights, as 0.998.")] = 0.0,
+    label_smoothing: Annotated[float, typer.Option(metavar="X", help="Of the targets, in training.")] = 0.1,
+    average: Annotated[
+        float | None, Some("X", "Decay of a moving average of the weights; 0 is none.  [default: by the model]")
+    ] = None,
     metric: Annotated[
         str, typer.Option(metavar="NAME", help="Which weights are best by: loss, bleu or exact.")
     ] = "loss",
@@ -113,6 +115,9 @@ def translate(
         tuple(data or Corpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
         held_out=held_out, limit=limit,
     )  # fmt: skip
+    if average is None and strategy == "fsdp":
+        # an average would need all of the weights in one place
+        average = 0.0
     recipe: Maybe = {
         "epochs": epochs, "max_steps": max_steps, "lr": lr, "warmup": warmup, "schedule": schedule, "clip": clip,
         "weight_decay": weight_decay, "accumulate": accumulate, "average": average, "patience": patience,
@@ -122,8 +127,7 @@ def translate(
         model, recipe=_drop_none(recipe), preset=preset, changes=changes, corpus=corpus,
         source_tokens=kinds[0], target_tokens=kinds[-1], vocab_size=vocab_size, min_count=min_count,
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
-        batch_size=batch_size if batch_size or max_tokens else 64, metric=metric,
-        **_drop_none({"label_smoothing": label_smoothing}),
+        batch_size=batch_size if batch_size or max_tokens else 64, metric=metric, label_smoothing=label_smoothing,
     )  # fmt: skip
     machine = Machine(accelerator, devices, strategy, num_nodes, precision)
     standing = train_translator(job, str(out), machine, is_shown=not quiet, logs=tensorboard)

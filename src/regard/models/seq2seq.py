@@ -32,9 +32,9 @@ ATTENTIONS: dict[str, Callable[[int, float], ScoredAttention]] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"embed_size": 64, "num_hiddens": 128, "num_layers": 1},
-    "small": {"embed_size": 128, "num_hiddens": 256, "num_layers": 2, "dropout": 0.1, "is_bidirectional": True},
-    "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 2, "dropout": 0.2, "embed_dropout": 0.5,
-             "is_bidirectional": True},
+    # of the source, each direction has half of the hidden units
+    "small": {"embed_size": 128, "num_hiddens": 256, "num_layers": 1, "embed_dropout": 0.3, "is_bidirectional": True},
+    "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 1, "embed_dropout": 0.4, "is_bidirectional": True},
 }  # fmt: skip
 # up to so many numbers in its keys, a step weighs all at once: to part them takes longer than it saves memory
 FEW = 2**23

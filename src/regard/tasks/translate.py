@@ -37,8 +37,15 @@ if TYPE_CHECKING:
 MODELS = ("bahdanau", "transformer")
 # what suits a model unless told otherwise
 RECIPES: dict[str, dict[str, Any]] = {
-    "bahdanau": {"lr": 2e-3, "weight_decay": 0.0},
-    "transformer": {"lr": 1e-3, "warmup": 1000, "schedule": "inverse-sqrt", "beta2": 0.98, "weight_decay": 1e-4},
+    "bahdanau": {"lr": 1.5e-3, "warmup": 150, "schedule": "cosine", "weight_decay": 0.0, "average": 0.995},
+    "transformer": {
+        "lr": 1e-3,
+        "warmup": 1000,
+        "schedule": "inverse-sqrt",
+        "beta2": 0.98,
+        "weight_decay": 1e-4,
+        "average": 0.998,
+    },
 }
 # whether more is better, by what validation may decide by
 METRICS = {"loss": False, "bleu": True, "exact": True}
@@ -80,7 +87,7 @@ class Job:
     batch_size: int | None = 64
     max_tokens: int | None = None
     max_length: int | None = 256
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.1
     metric: str = "loss"
 
     def __post_init__(self) -> None:
@@ -99,8 +106,7 @@ class Job:
     def default(cls, model: str = "bahdanau", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
         """The recipe that suits the model, with what is to differ."""
         made = Recipe(**{**RECIPES.get(model, {}), **(recipe or {})})
-        smoothing = {"label_smoothing": 0.1} if model == "transformer" else {}
-        return cls(model=model, recipe=made, **{**smoothing, **changes})
+        return cls(model=model, recipe=made, **changes)
 
 
 class TranslateTask:
