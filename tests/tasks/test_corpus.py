@@ -111,3 +111,11 @@ def test_settings_that_make_no_sense(settings, message):
     with pytest.raises(RegardError) as error:
         Corpus(**settings).part()
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("entry", [{"path": "a"}, {"data": "a.tsv"}, {"held_out": "much"}, {"limit": [3]}])
+def test_what_is_no_corpus(entry):
+    ((name, value),) = entry.items()
+    with pytest.raises(RegardError, match=f"a corpus has no {name}=.*: name pairs by --data, or train again."):
+        Corpus.from_dict(entry)
+    assert Corpus.from_dict(json.loads(json.dumps(asdict(Corpus(limit=3, member="a"))))) == Corpus(limit=3, member="a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from regard.core import RegardError
@@ -76,6 +76,11 @@ class Corpus:
     def from_dict(cls, entries: dict[str, Any]) -> Corpus:
         """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
+        known = {field.name: field.default for field in fields(cls)}
+        for name, value in fixed.items():
+            kind = (str, int) if known.get(name, 0) is None else type(known.get(name))
+            if name not in known or not (isinstance(value, kind) or (known[name] is None and value is None)):
+                raise RegardError(f"a corpus has no {name}={str(value)[:40]!r}: name pairs by --data, or train again.")
         return cls(**fixed)
 
     def part(self) -> Split:
