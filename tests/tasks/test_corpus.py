@@ -115,7 +115,7 @@ def test_settings_that_make_no_sense(settings, message):
 
 @pytest.mark.parametrize("entry", [{"path": "a"}, {"data": "a.tsv"}, {"held_out": "much"}, {"limit": [3]}])
 def test_what_is_no_corpus(entry):
-    ((name, value),) = entry.items()
+    (name,) = entry
     with pytest.raises(RegardError, match=f"a corpus has no {name}=.*: name pairs by --data, or train again."):
         Corpus.from_dict(entry)
     assert Corpus.from_dict(json.loads(json.dumps(asdict(Corpus(limit=3, member="a"))))) == Corpus(limit=3, member="a")
