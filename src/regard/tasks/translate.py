@@ -205,6 +205,8 @@ def train_translator(
             folder.begin({**task.settings, "precision": machine.precision, "processes": fabric.world_size})
             if not folder.is_begun():
                 source.save(folder.path / SOURCE_FILE)
+                # one that was left by a start with other settings would be read as this run's
+                (folder.path / TARGET_FILE).unlink(missing_ok=True)
                 if target is not source:
                     target.save(folder.path / TARGET_FILE)
         standing = fit(task, folder, job.recipe, fabric, is_shown=is_shown)
