@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from regard.core import RegardError
-from regard.tasks.evaluate import evaluate, score
+from regard.tasks.evaluate import choose_cut, evaluate, is_unspaced, score
 from tests.cli.small import PAIRS, _one_thread, build  # noqa: F401
 
 SAID = ["the cat sat on the mat .", "How is the weather in Xi'an", "i want noodles", "please wait here"]
@@ -81,3 +81,23 @@ def test_complaints(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     with pytest.raises(RegardError, match=r"^scores need the package sacrebleu: pip install 'regard\[train\]'\.$"):
         score(["a"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("meant", "near", "cut"),
+    [
+        ("the cat sat on the mat.", "the cat sat on a mat.", "13a"),
+        ("我们昨天在西安吃了面条。", "我们今天在西安吃了面条。", "zh"),
+        ("わたしはきのうラーメンをたべました。", "わたしはきょうラーメンをたべました。", "char"),
+        ("東京の図書館で日本語を勉強しました。", "京都の図書館で日本語を勉強しました。", "char"),
+        ("ฉันกินก๋วยเตี๋ยวเมื่อวานนี้", "ฉันกินก๋วยเตี๋ยวเมื่อเช้านี้", "char"),
+    ],
+)
+def test_the_cut_by_the_script(meant, near, cut):
+    assert choose_cut([meant], None) == cut
+    assert is_unspaced([meant]) == (cut != "13a")
+    # it sees what is nearly right
+    assert 30 < score([near], [meant], tokenize=cut).bleu < 95
+    # text that came cut is left as it is
+    assert choose_cut([meant], "@@ ") == "none"
+    assert choose_cut([], None) == choose_cut([""], None) == "13a"

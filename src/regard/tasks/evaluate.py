@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 # those of sacreBLEU's that need nothing to be fetched or installed
 Cut = Literal["13a", "intl", "zh", "char", "none"]
+# scripts without spaces between words: Chinese, and those that "zh" would leave in one piece, kana and Thai
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_OTHERS = re.compile("[\u3040-\u30ff\u0e00-\u0e7f]")
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,30 @@ def check_cut(name: str) -> Cut:
         if cut == name:
             return cut  # type: ignore[no-any-return]
     raise RegardError(f"tokenize must be one of {', '.join(get_args(Cut))}, got {name!r}.")
+
+
+def choose_cut(references: Sequence[str], joiner: str | None) -> Cut:
+    """How BLEU is to cut text like this: "none" where it came cut, by characters where no spaces part its words.
+
+    >>> choose_cut(["I love you."], None), choose_cut(["我爱你。"], None), choose_cut(["I lo@@ ve you ."], "@@ ")
+    ('13a', 'zh', 'none')
+    """
+    if joiner:
+        return "none"
+    if not is_unspaced(references):
+        return "13a"
+    sample = "".join(references[:1000])
+    return "zh" if len(_HAN.findall(sample)) > 4 * len(_OTHERS.findall(sample)) else "char"
+
+
+def is_unspaced(texts: Sequence[str]) -> bool:
+    """Whether these are in a script without spaces between words, by the first thousand.
+
+    >>> is_unspaced(["我爱你。"]), is_unspaced(["I love you."])
+    (True, False)
+    """
+    sample = "".join(texts[:1000])
+    return len(_HAN.findall(sample)) + len(_OTHERS.findall(sample)) > 0.3 * len(sample)
 
 
 def evaluate(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import difflib
 import hashlib
-import re
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
@@ -23,8 +22,8 @@ from regard.data.tokens import PAD, Tokenizer, train_tokenizer
 from regard.models import seq2seq, transformer
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
-from regard.tasks.corpus import Corpus
-from regard.tasks.evaluate import score
+from regard.tasks.corpus import PHRASEBOOK, Corpus
+from regard.tasks.evaluate import choose_cut, is_unspaced, score
 from regard.tasks.fit import Standing, fit
 from regard.tasks.folder import RunFolder, say_why
 from regard.tasks.progress import Progress
@@ -53,8 +52,6 @@ METRICS = {"loss": False, "bleu": True, "exact": True}
 ASKED = 1000
 # settings of a model that its tokenizers decide
 FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
-# scripts without spaces between words
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ class TranslateTask:
             speaker.model = cast(Any, getattr(model, "module", model))
             said = speaker.translate([source for source, _ in self.asked], beam=1, batch_size=256)
             references = [speaker.join(target) for _, target in self.asked]
-            cut: Any = "none" if self.job.joiner else "13a"
+            cut = choose_cut(references, self.job.joiner)
             scores = score([x.text for x in said], references, lowercase=self.job.lowercase, tokenize=cut)
             found[self.metric] = scores.bleu if self.metric == "bleu" else 100 * scores.exact / scores.count
         return found
@@ -268,7 +265,6 @@ def load_tokenizers(folder: RunFolder) -> tuple[Tokenizer, Tokenizer]:
 def _choose_kind(kind: str, job: Job, texts: Sequence[str]) -> str:
     if kind != "auto":
         return kind
-    sample = "".join(texts[:1000])
-    if len(_UNSPACED.findall(sample)) > 0.3 * len(sample):
+    if is_unspaced(texts):
         return "characters"
-    return "words" if job.corpus == replace(job.corpus, data=Corpus().data) else "bpe"
+    return "words" if job.corpus.data == (PHRASEBOOK,) else "bpe"
