@@ -114,8 +114,13 @@ def measure(model: Model, sentences: Sequence[Tensor], single: int, size: int, r
 def show(model: Model, ways: Sequence[Way], same: float) -> str:
     alone, together, beam = (way.median for way in ways)
     lines = [f"{model.name}, tiny; one at a time says the same in {same:.0%} of sentences"]
-    notes = ("", f"{alone / together:.1f} × as fast; target {FASTER:g} ×",
-             f"{beam / together:.2f} × the time of greedy; target at most {SLOWER:g} ×")  # fmt: skip
+    faster, slower = alone / together, beam / together
+    words = {True: "reached", False: "not reached"}
+    notes = (
+        "",
+        f"{faster:.1f} × as fast; target {FASTER:g} ×: {words[faster >= FASTER]}",
+        f"{slower:.2f} × the time of greedy; target at most {SLOWER:g} ×: {words[slower <= SLOWER]}",
+    )
     for way, note in zip(ways, notes, strict=True):
         lines.append(f"  {way.name:<28} {show_time(way.median):>9}  {note}".rstrip())
     return "\n".join(lines)
