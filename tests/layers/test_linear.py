@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module
 
 from regard.layers import MultiHeadAttention
 from regard.layers.linear import apply_together
@@ -52,6 +53,45 @@ def test_hooks_are_called(hook):
     rows = torch.ones(9, 9, 5, dtype=torch.float64, requires_grad=True)
     sum(x.sum() for x in apply_together(layers, rows)).backward()
     assert calls
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        module.register_module_forward_hook, module.register_module_forward_pre_hook,
+        module.register_module_full_backward_hook, module.register_module_full_backward_pre_hook,
+    ],
+)  # fmt: skip
+def test_hooks_of_all_modules_are_called(hook):
+    layers, calls = make(2, 3), []
+    handle = hook(lambda layer, *given: calls.append(layer))
+    try:
+        rows = torch.ones(9, 9, 5, dtype=torch.float64, requires_grad=True)
+        sum(x.sum() for x in apply_together(layers, rows)).backward()
+    finally:
+        handle.remove()
+    assert set(calls) == set(layers)
+
+
+def test_a_forward_of_the_layers_own_is_called():
+    # as `accelerate` puts one in place to bring the weights from elsewhere
+    layers = make(2, 3)
+    real = layers[1].forward
+    layers[1].forward = lambda rows: 2 * real(rows)
+    rows = torch.randn(9, 5, dtype=torch.float64)
+    assert torch.equal(apply_together(layers, rows)[1], 2 * real(rows))
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["plain", "own forward"])
+def test_it_is_one_graph(own):
+    # a graph is kept without a look at what a layer has got since
+    torch._dynamo.reset()
+    layers, rows = make(2, 3), torch.randn(9, 5, dtype=torch.float64)
+    if own:
+        layers[1].forward = lambda rows: rows[:, :3]
+    compiled = torch.compile(lambda x: apply_together(layers, x), backend="eager", fullgraph=True)
+    for one, other in zip(compiled(rows), apply_together(layers, rows), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_layer_of_another_kind_is_called():

@@ -20,7 +20,6 @@ def test_what_was_kept_in_mind_is_used_until_the_numbers_change():
     remember_range(lengths, 0, 4)
     assert recall_range(lengths) == (0, 4)
     assert misfit_integers("lengths", lengths, CPU, 0, 4) is None
-    assert misfit_integers("lengths", lengths, CPU, 0, 3) == "lengths must be at most 3, got 4."
     lengths[0] = 7
     assert recall_range(lengths) is None
     assert misfit_integers("lengths", lengths, CPU, 0, 4) == "lengths must be at most 4, got 9."
@@ -28,7 +27,7 @@ def test_what_was_kept_in_mind_is_used_until_the_numbers_change():
 
 def test_a_change_through_a_view_counts():
     lengths = torch.tensor([3, 4])
-    remember_range(lengths, 3, 4)
+    remember_range(lengths, 3, 4, is_seen=True)
     lengths[:1].fill_(99)
     assert recall_range(lengths) is None
 
@@ -75,6 +74,79 @@ def test_what_is_on_no_gpu_is_left_to_those_who_look(given):
     vouch(given, 0, 4)
     if isinstance(given, torch.Tensor):
         assert recall_range(given) is None
+
+
+def test_bounds_are_not_told_as_numbers():
+    lengths = torch.tensor([3, 5])
+    remember_range(lengths, -20, 20)
+    assert misfit_integers("lengths", lengths, CPU, 0, 10) is None
+    assert misfit_integers("lengths", lengths, CPU, 0, 4) == "lengths must be at most 4, got 5."
+    assert misfit_integers("lengths", lengths, CPU, 4, 9) == "lengths must be at least 4, got 3."
+
+
+def test_numbers_that_were_seen_are_told():
+    lengths = torch.tensor([3, 5])
+    # other than they are, to see that nobody looks
+    remember_range(lengths, 2, 6, is_seen=True)
+    assert misfit_integers("lengths", lengths, CPU, 0, 5) == "lengths must be at most 5, got 6."
+
+
+@pytest.fixture
+def as_on_gpu(monkeypatch):
+    """Whatever lies on the CPU is vouched for as if it lay on a GPU; there, an assertion fails at once."""
+    monkeypatch.setattr("regard.mask.integer._is_on_gpu", lambda values: True)
+
+
+@pytest.fixture
+def asserted(monkeypatch, as_on_gpu):
+    """What a GPU was asked to assert."""
+    made = []
+    real = torch._assert_async
+    monkeypatch.setattr(torch, "_assert_async", lambda x, message: made.append(message) or real(x, message))
+    return made
+
+
+@pytest.mark.parametrize(("widths", "count"), [((20, 10), 2), ((10, 20), 1), ((20, 10, 15, 10), 2), ((9, 9), 1)])
+def test_each_narrower_bound_is_asserted_once(widths, count, asserted):
+    lengths = torch.tensor([3, 5])
+    for width in widths:
+        vouch(lengths, 0, width)
+        assert misfit_integers("lengths", lengths, CPU, 0, width) is None
+    assert len(asserted) == count
+    assert recall_range(lengths) == (0, min(widths))
+    vouch(lengths, 2, 50)
+    assert recall_range(lengths) == (2, min(widths))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 10), (4, 20)])
+def test_a_narrower_bound_that_does_not_hold_is_stopped_at(low, high, as_on_gpu):
+    lengths = torch.tensor([3, 15])
+    vouch(lengths, 0, 20)
+    with pytest.raises(RuntimeError, match=f"must lie within {low} and {high}"):
+        vouch(lengths, low, high)
+    assert recall_range(lengths) == (0, 20)
+
+
+def test_numbers_that_were_seen_are_complained_about_in_words(asserted):
+    lengths = torch.tensor([3, 15])
+    remember_range(lengths, 3, 15, is_seen=True)
+    vouch(lengths, 0, 10)
+    assert not asserted
+    assert misfit_integers("lengths", lengths, CPU, 0, 10) == "lengths must be at most 10, got 15."
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("widths", [(20, 10), (10, 20)])
+def test_a_gpu_is_not_waited_for_with_another_width(widths):
+    lengths = torch.tensor([3, 5], device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for width in widths:
+            vouch(lengths, 0, width)
+            assert misfit_integers("lengths", lengths, lengths.device, 0, width) is None
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert misfit_integers("lengths", lengths, lengths.device, 0, 4) == "lengths must be at most 4, got 5."
 
 
 @pytest.mark.gpu

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules import module
 
 
 def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor]:
-    """What each layer makes of the rows, by one product where that is less work; the numbers are the same.
+    """What each layer makes of the rows, by one product where that is less work; the same up to rounding.
 
     >>> layers = nn.Linear(2, 3), nn.Linear(2, 1)
     >>> [x.shape[-1] for x in apply_together(layers, torch.ones(5, 4, 2))]
     [3, 1]
 
-    Layers that somebody else has a hand in, as by a hook, are called one by one.
+    Layers that somebody else has a hand in, as by a hook or a `forward` of their own, are called one by one.
     """
     sizes = [layer.out_features if _is_plain(layer) else 0 for layer in layers]
     # with fewer rows than that, to put the weights together takes longer than it saves
@@ -34,4 +35,9 @@ def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor
 def _is_plain(layer: nn.Module) -> bool:
     """Whether a call of the layer is its product and nothing else."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    return type(layer) is nn.Linear and not any(hooks)
+    # those of all modules at once
+    shared = (
+        module._global_forward_hooks, module._global_forward_pre_hooks,
+        module._global_backward_hooks, module._global_backward_pre_hooks,
+    )  # fmt: skip
+    return type(layer) is nn.Linear and "forward" not in layer.__dict__ and not any(hooks) and not any(shared)

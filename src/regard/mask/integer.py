@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import weakref
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-# tensors of which the range is known, how often they had been changed by then, and the range
-_known: dict[int, tuple[weakref.ref[Tensor], int, int, int]] = {}
 _MOST_KNOWN = 16
+
+
+class _Known(NamedTuple):
+    """A tensor, how often it had been changed, bounds of its numbers, and whether they are numbers of it themselves."""
+
+    of: weakref.ref[Tensor]
+    version: int
+    least: int
+    most: int
+    is_seen: bool
+
+
+_known: dict[int, _Known] = {}
 
 
 def misfit_integers(
@@ -23,6 +35,9 @@ def misfit_integers(
         return f"{name} must lie on the query's device {device}, got {values.device}."
     if values.numel() == 0 or (low is None and high is None):
         return None
+    if (bounds := recall_range(values)) and _lies_within(bounds, low, high):
+        return None
+    # bounds that are too wide say nothing of the numbers
     least, most = _find_range(values)
     if low is not None and least < low:
         return f"{name} must be at least {low}, got {least}."
@@ -34,42 +49,63 @@ def misfit_integers(
 def vouch(values: Tensor | None, low: int, high: int) -> None:
     """Let a GPU itself stop, when it comes to it, unless these lie within [low, high]; nobody looks at them again.
 
-    To look at a number is to wait for all that the GPU has yet to do. What lies elsewhere is left to those who look.
+    To look at a number is to wait for all that the GPU has yet to do. What lies elsewhere, or was looked at before, is
+    left to those who look.
     """
-    if not isinstance(values, Tensor) or values.device.type != "cuda" or values.dtype not in _INTEGERS:
+    if not isinstance(values, Tensor) or not _is_on_gpu(values) or values.dtype not in _INTEGERS:
         return
-    if torch.compiler.is_compiling() or values.numel() == 0 or recall_range(values):
+    if torch.compiler.is_compiling() or values.numel() == 0:
+        return
+    known = _recall(values)
+    if known and (known.is_seen or _lies_within((known.least, known.most), low, high)):
         return
     is_right = ((values >= low) & (values <= high)).all()
-    torch._assert_async(is_right, f"lengths must lie within 0 and {high}, the number of keys")
-    remember_range(values, low, high)
+    torch._assert_async(is_right, f"lengths must lie within {low} and {high}, the number of keys")
+    # what was vouched for before still holds
+    remember_range(values, max(low, known.least) if known else low, min(high, known.most) if known else high)
 
 
-def remember_range(values: Tensor, least: int, most: int) -> None:
-    """Keep in mind that the numbers lie within [least, most], until they are changed in place."""
+def remember_range(values: Tensor, least: int, most: int, *, is_seen: bool = False) -> None:
+    """Keep in mind that the numbers lie within [least, most], until they are changed in place.
+
+    `is_seen` where these are the least and the greatest themselves, and not only bounds.
+    """
     # tensors of inference mode do not count their changes
     if values.is_inference():
         return
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    _known[id(values)] = weakref.ref(values), values._version, least, most
+    _known[id(values)] = _Known(weakref.ref(values), values._version, least, most, is_seen)
 
 
 def recall_range(values: Tensor) -> tuple[int, int] | None:
-    """What was kept in mind of these very numbers, or None."""
+    """Bounds that were kept in mind of these very numbers, which may be wider than they are, or None."""
+    known = _recall(values)
+    return (known.least, known.most) if known else None
+
+
+def _recall(values: Tensor) -> _Known | None:
     found = _known.get(id(values))
     # an id may be another tensor's by now
-    if found is None or found[0]() is not values or values.is_inference() or found[1] != values._version:
+    if found is None or found.of() is not values or values.is_inference() or found.version != values._version:
         return None
-    return found[2], found[3]
+    return found
+
+
+def _lies_within(bounds: tuple[int, int], low: int | None, high: int | None) -> bool:
+    return (low is None or bounds[0] >= low) and (high is None or bounds[1] <= high)
+
+
+def _is_on_gpu(values: Tensor) -> bool:
+    return values.device.type == "cuda"
 
 
 def _find_range(values: Tensor) -> tuple[int, int]:
     """The least and the greatest. On a GPU they are kept in mind: all layers of a model ask for the same lengths."""
-    if known := recall_range(values):
-        return known
+    if (known := _recall(values)) and known.is_seen:
+        return known.least, known.most
     least, most = torch.stack(torch.aminmax(values)).tolist()
     # memory of the CPU can be changed by others than torch, who do not count
     if values.device.type != "cpu":
-        remember_range(values, least, most)
+        remember_range(values, least, most, is_seen=True)
     return least, most

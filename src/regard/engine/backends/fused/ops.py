@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from regard.core import RegardError
 from regard.engine.backends.fused.job import Job
@@ -30,11 +31,18 @@ def attend_fused(order: Order, seeds: tuple[int, int], keeps: bool) -> Tensor:
 
 
 def _is_plain(order: Order, marks: Sequence[Tensor]) -> bool:
-    """Whether nobody looks on who needs an operator: no compiler, no tracer, no transform of functions."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+    """Whether nobody looks on who needs an operator, and no tensor is more than one."""
+    if _is_watched():
         return False
     given = (order.query, order.key, order.value, order.weight, order.sink, order.bias, *marks)
     return all(x is None or type(x) in (Tensor, nn.Parameter) for x in given)
+
+
+def _is_watched() -> bool:
+    """Whether a compiler, a transform of functions, or a mode that is told of every operator looks on."""
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return _get_current_dispatch_mode() is not None
 
 
 @torch.library.custom_op("regard::attend_fused", mutates_args=())
@@ -154,8 +162,8 @@ class _Attend(torch.autograd.Function):
             return (None,) * 9
         query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
         recipe, wants = ctx.recipe, ctx.needs_input_grad
-        if torch.is_grad_enabled():
-            # a graph of the gradients is wanted: the operator says that it has none
+        if torch.is_grad_enabled() or _is_watched():
+            # where a graph of the gradients is wanted, the operator says that it has none
             given = str(recipe), recipe.reach, recipe.numbers, ctx.seeds, wants[3], wants[5]
             made = _attend_back(grad, query, key, value, weight, sink, bias, marks, out, stat, *given)
         else:
