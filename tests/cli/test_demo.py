@@ -8,6 +8,7 @@ from regard.cli import demo as demonstration
 from regard.data.phrasebook import draw_pairs
 from regard.tasks import corpus
 from regard.tasks.corpus import Corpus
+from regard.tasks.state import save_state
 from regard.tasks.translate import TranslateTask
 
 for package in ("lightning", "matplotlib", "sacrebleu"):
@@ -26,7 +27,7 @@ def test_what_is_shown(command, tmp_path):
     status, said, err = command("demo", "--out", out, "--max-steps", "5")
     assert status == 0
     lines = said.splitlines()
-    assert lines[0].startswith("Training a translator (GRU with Bahdanau's attention) on 55,000 Chinese travel")
+    assert lines[0].startswith("Training a translator (GRU with Bahdanau's attention) on 500 Chinese travel sent")
     assert "Of 20 sentences it never saw, 0 come out exactly right" in lines[2]
     shown = [line.strip().partition("  →  ")[0] for line in lines[4:10]]
     assert shown == [source for source, _ in Corpus().part().test[:5]] + [demonstration.SENTENCE]
@@ -35,6 +36,23 @@ def test_what_is_shown(command, tmp_path):
     assert str(out / "attention.png") in said
     assert said.rstrip().endswith("--look look.png")
     assert [line.split()[1] for line in err.splitlines()] == ["1", "2", "3", "4", "5"]
+    # a second time it is only shown
+    before = {file.name: file.read_bytes() for file in out.iterdir() if file.suffix != ".png"}
+    status, again, err = command("demo", "--out", out, "--max-steps", "5")
+    assert (status, err) == (0, "")
+    assert again.splitlines()[0] == f"A trained translator was in {out} already: nothing is trained again."
+    assert again.splitlines()[4:] == lines[4:]
+    assert {file.name: file.read_bytes() for file in out.iterdir() if file.suffix != ".png"} == before
+    # another seed is another run, and nothing is said of one that was there
+    status, said, err = command("demo", "--out", out, "--max-steps", "5", "--seed", "1")
+    assert (status, said, err.count("\n")) == (2, "", 1)
+
+
+def test_a_state_of_something_else(command, tmp_path):
+    save_state(tmp_path / "resume.safetensors", {"step": 5})
+    (tmp_path / "resume.json").write_text("{}")
+    status, _, err = command("demo", "--out", tmp_path)
+    assert (status, err.count("\n")) == (2, 1)
 
 
 def test_stopped(command, tmp_path, monkeypatch):

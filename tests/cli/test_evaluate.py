@@ -165,3 +165,31 @@ def test_a_run_is_asked_what_it_held_out(command, run_folder, tsv, tmp_path):
     bare = save_with(translator, tmp_path / "bare", None)
     status, _, err = command("evaluate", bare, *QUICK)
     assert (status, err) == (2, f"{bare} does not say what it was trained on: name pairs by --data.\n")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"data": [5]}, {"columns": "x"}, {"keys": [1, 2]}, {"columns": [1]}, {"held_out": True}, {"held_out": 0.7},
+     {"data": []}, {"limit": 0}, {"path": "a"}],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_corpus(complaint, run_folder, tmp_path, entry):
+    folder = save_with(Translator.load(run_folder, "cpu"), tmp_path / "run", {**asdict(Corpus()), **entry})
+    ((name, value),) = entry.items()
+    assert complaint("evaluate", folder, *QUICK) == (
+        f"{folder / 'config.json'} is damaged (a corpus cannot have {name}={value!r}): restore it, or name pairs by"
+        " --data."
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "joiner", "cut"), [("a dog.", None, "13a"), ("我爱你。", None, "zh"), ("a do@@ g .", "@@ ", "none")]
+)
+def test_bleu_cuts_words_as_the_text_wants(command, run_folder, tmp_path, target, joiner, cut):
+    translator = Translator.load(run_folder, "cpu")
+    translator.joiner = joiner
+    translator.save(tmp_path / "run")
+    (tmp_path / "a.tsv").write_text(f"西安\t{target}\n")
+    for way, tok in (((), cut), (("--tokenize", "auto"), cut), (("--tokenize", "intl"), "intl")):
+        signature = read(command, tmp_path / "run", "--data", tmp_path / "a.tsv", *way)["bleu_signature"]
+        assert f"|tok:{tok}|" in signature

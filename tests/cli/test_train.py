@@ -2,10 +2,14 @@
 
 import fcntl
 import gzip
+import logging
 import os
 import pathlib
 import shutil
 import signal
+import subprocess
+import sys
+import warnings
 import zipfile
 
 import pytest
@@ -67,6 +71,31 @@ def test_quiet(train, tmp_path):
     assert train("--out", tmp_path / "run", "--max-steps", "2", "--quiet") == (0, "", "")
 
 
+def test_quiet_in_a_process_of_its_own(tmp_path, tsv):
+    # of this precision, lightning says that it is used
+    options = ("--out", tmp_path / "run", "--max-steps", "1", "--precision", "bf16-mixed", "--quiet")
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "train", "translate", "--data", tsv, *TINY, *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("options", [["--quiet"], []])
+def test_torch_says_nothing(train, tmp_path, monkeypatch, recwarn, options):
+    inner = TranslateTask.measure
+
+    def warn(self, model, batch):
+        warnings.warn("of torch's", stacklevel=2)
+        return inner(self, model, batch)
+
+    monkeypatch.setattr(TranslateTask, "measure", warn)
+    assert train("--out", tmp_path / "run", "--max-steps", "1", *options)[0] == 0
+    assert [str(warning.message) for warning in recwarn] == []
+    # afterwards all is as it was
+    assert logging.getLogger("lightning.fabric").level == logging.INFO
+
+
 def test_patience(train, tmp_path):
     err = train("--out", tmp_path / "run", "--validate-every", "1", "--patience", "1", "--lr", "9", "--epochs", "90")[2]
     assert f"Done (no better for long enough). {tmp_path / 'run'}: step " in err
@@ -101,7 +130,7 @@ def zip_up(folder: pathlib.Path, **members: str) -> bytes:
 
 DATA = {
     "empty.tsv": (lambda folder: b"", "has no sentence pairs (0 blank lines): name a file that has some."),
-    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by: give more, or name a file"),
+    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by: give more, or a file to"),
     "ragged.tsv": (lambda folder: LINES + b"one\n", "line 121 must have at least 2 columns between tabs, has 1"),
     "nul.tsv": (lambda folder: LINES + b"a\0b\tc\n", "line 121 has a NUL byte, so this is no text"),
     "latin.tsv": (lambda folder: b"na\xefve\tx\n", "line 1 is not UTF-8 (byte 0xef at 2): convert the file"),
@@ -113,7 +142,10 @@ DATA = {
     "bomb.tsv.gz": (lambda folder: gzip.compress(bytes(50_000_000)), "line 1 is longer than 1,000,000 bytes"),
     "not.tsv.gz": (lambda folder: LINES, "is damaged after line 0 (Not a gzipped file"),
     "up.zip": (lambda folder: zip_up(folder, evil_bin="x"), "must hold one .tsv, .txt or .jsonl file, holds 0"),
-    "two.zip": (lambda folder: zip_up(folder, a_tsv="x", b_tsv="y"), "holds 2 (a.tsv, b.tsv): name one by member=."),
+    "two.zip": (
+        lambda folder: zip_up(folder, a_tsv="x", b_tsv="y"),
+        "holds 2 (a.tsv, b.tsv): name the member to read.",
+    ),
     "code.tsv": (lambda folder: b"\x80\x04cos\nsystem\n", "line 1 is not UTF-8 (byte 0x80 at 0)"),
     "pairs.csv": (lambda folder: LINES, "must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip"),
 }

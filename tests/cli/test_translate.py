@@ -93,9 +93,17 @@ def test_output_is_a_file(command, run_folder, expected, tmp_path):
 
 
 def test_what_is_unknown_is_said(command, run_folder):
-    status, out, err = command("translate", run_folder, "西安", "ψ", "φ", *QUICK)
-    assert (status, out.count("\n")) == (0, 3)
-    assert err == "Parts of 2 sentences are unknown to this run, first of 2.\n"
+    for texts, which in (
+        (["西安", "ψ", "φ"], "2 sentences (the first is sentence 2)"),
+        (["西安", "西安", "ψ"], "sentence 3"),
+        (["ψ"], "the sentence"),
+    ):
+        status, out, err = command("translate", run_folder, *texts, *QUICK)
+        assert (status, out.count("\n")) == (0, len(texts))
+        assert err == f"Parts of {which} are unknown to this run.\n"
+    # the same for one that is typed, as soon as it is
+    _, _, err = command("translate", run_folder, *QUICK, stdin="西安\nψ\n".encode(), is_typed=True)
+    assert err.splitlines()[1:] == ["Parts of the sentence are unknown to this run."]
 
 
 def test_sentences_that_look_like_options(command, run_folder):
@@ -159,12 +167,41 @@ def test_input_that_is_no_file(complaint, run_folder, tmp_path):
     assert "a.gz is damaged" in complaint("translate", run_folder, "--input", cut)
 
 
-def test_output_that_cannot_be_written(complaint, run_folder, tmp_path):
+@pytest.mark.parametrize("option", ["--output", "--look"])
+def test_a_place_that_cannot_be_written_shows_before_the_work(complaint, run_folder, tmp_path, monkeypatch, option):
+    monkeypatch.setattr(Translator, "load", lambda *args: pytest.fail("work was begun"))
+    ending = ": see regard translate --help."
+
+    def complain(path) -> str:
+        said = complaint("translate", run_folder, "西安", *QUICK, option, path)
+        return said.removeprefix("Invalid value: ")
+
     # a file where a folder should be
-    (tmp_path / "taken").write_text("mine")
-    said = complaint("translate", run_folder, "西安", *QUICK, "--output", tmp_path / "taken" / "out.txt")
-    assert said.startswith(f"{tmp_path / 'taken' / 'out.txt'} cannot be used (")
-    assert (tmp_path / "taken").read_text() == "mine"
+    taken, locked = tmp_path / "taken", tmp_path / "locked"
+    taken.write_text("mine")
+    assert complain(taken / "new" / "a.png") == f"{option} must be in a folder, {taken} is a file{ending}"
+    assert taken.read_text() == "mine"
+    locked.mkdir()
+    # root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(locked))
+    for place in (locked / "a.png", locked / "new" / "newer" / "a.png"):
+        assert complain(place) == f"{option} must be in a folder that can be written, {locked} cannot{ending}"
+    assert list(locked.iterdir()) == []
+    # to replace a device would be the end of it
+    assert complain(os.devnull) == f"{option} must be a file, {os.devnull} is a device or a pipe{ending}"
+
+
+def test_a_place_that_is_taken_meanwhile(complaint, run_folder, tmp_path, monkeypatch):
+    taken, inner = tmp_path / "taken", Translator.translate
+
+    def take(*args, **options):
+        taken.write_text("mine")
+        return inner(*args, **options)
+
+    monkeypatch.setattr(Translator, "translate", take)
+    said = complaint("translate", run_folder, "西安", *QUICK, "--output", taken / "out.txt")
+    assert said.startswith(f"{taken / 'out.txt'} cannot be used (")
+    assert taken.read_text() == "mine"
 
 
 def test_a_full_disk_leaves_the_old_file(complaint, run_folder, tmp_path, monkeypatch):

@@ -134,12 +134,14 @@ MESSAGES: dict[str, Callable[[pathlib.Path], Any]] = {
     "{}/a with {}/b has no sentence pairs (0 blank lines): name a file that has some.": aligned("", ""),
     "columns must be two positions counted from 0, got (0, -1).": wrong(TSV, columns=(0, -1)),
     "member='x' names a file in a .zip, and {}/a.tsv is none: leave member out.": wrong(TSV, member="x"),
-    "{}/a.csv must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: rename it, or use"
-    " read_aligned(source, target) for two files.": wrong(TSV, "a.csv"),
-    "{}/a.tsv, line 4 must have at least 2 columns between tabs, has 1: mend the line, or name others by"
-    " columns=.": wrong(TSV + "Go.\n"),
-    "{}/a.tsv, line 1 must have at least 6 columns between tabs, has 3: mend the line, or name others by"
-    " columns=.": wrong(TSV, columns=(0, 5)),
+    "{}/a.csv must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: rename it, or give"
+    " two files that are aligned line by line.": wrong(TSV, "a.csv"),
+    "{}/a.tsv, line 4 must have at least 2 columns between tabs, has 1: mend the line, or name other columns.": wrong(
+        TSV + "Go.\n"
+    ),
+    "{}/a.tsv, line 1 must have at least 6 columns between tabs, has 3: mend the line, or name other columns.": wrong(
+        TSV, columns=(0, 5)
+    ),
     "{}/a.tsv, line 2 is not UTF-8 (byte 0xe9 at 3): convert the file, for example with iconv -t UTF-8.": wrong(
         b"a\tb\ncaf\xe9\tcoffee\n"
     ),
@@ -154,7 +156,7 @@ MESSAGES: dict[str, Callable[[pathlib.Path], Any]] = {
         JSONL + '{"source": "a" "target": "b"}', "a.jsonl"
     ),
     "{}/a.jsonl, line 1 must be a JSON object, is a list: mend the line.": wrong("[1]", "a.jsonl"),
-    "{}/a.jsonl, line 1 has no key 'target' (it has 'source', 'zh'): mend it, or name others by keys=.": wrong(
+    "{}/a.jsonl, line 1 has no key 'target' (it has 'source', 'zh'): mend it, or name other keys.": wrong(
         '{"source": "a", "zh": "b"}', "a.jsonl"
     ),
     "{}/a.jsonl, line 1: 'target' must be text, is a NoneType: mend the line.": wrong(
@@ -173,10 +175,10 @@ MESSAGES: dict[str, Callable[[pathlib.Path], Any]] = {
         broken_zip(), "a.zip"
     ),
     "{}/a.zip is not a whole zip file (File is not a zip file): fetch it again.": raw(broken_zip()[:-30], "a.zip"),
-    "{}/a.zip must hold one .tsv, .txt or .jsonl file, holds 2 (a.tsv, b.tsv): name one by member=.": zipped(
+    "{}/a.zip must hold one .tsv, .txt or .jsonl file, holds 2 (a.tsv, b.tsv): name the member to read.": zipped(
         a__tsv="", b__tsv=""
     ),
-    "{}/a.zip must hold one .tsv, .txt or .jsonl file, holds 0 (a.csv): name one by member=.": zipped(a__csv=""),
+    "{}/a.zip must hold one .tsv, .txt or .jsonl file, holds 0 (a.csv): name the member to read.": zipped(a__csv=""),
     "{}/a.zip has no member 'x.tsv', it has a.tsv: name one of these.": zipped("x.tsv", a__tsv=""),
 }
 

@@ -329,7 +329,7 @@ MESSAGES = {
     "decode bos and eos must be below the 5 tokens of the decoder, got 1 and 9.": lambda t: decode_greedily(
         t, t.start(), bos=1, eos=9, pad=0, max_len=3
     ),
-    "sample temperature must be above 0, got 0: for its limit, decode_greedily.": lambda t: draw(t, 0, temperature=0),
+    "sample temperature must be above 0, got 0: a greedy answer is its limit.": lambda t: draw(t, 0, temperature=0),
     "sample top_k must be None or at least 1, got 0.": lambda t: draw(t, 0, top_k=0),
     "search_beam beam must be at least 1, got 0.": lambda t: search_beam(t, t.start(), **IDS, max_len=3, beam=0),
     "search_beam alpha must be at least 0, got -1.0.": lambda t: search_beam(

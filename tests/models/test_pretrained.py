@@ -176,7 +176,7 @@ def test_two_models_are_never_mixed(tmp_path, monkeypatch, number):
         assert load_pretrained(tmp_path)(SOURCE, LENS, TARGET).equal(expected)
     else:
         with pytest.raises(
-            RegardError, match=r"config\.json is not there: name a folder that save_pretrained wrote\.$"
+            RegardError, match=r"config\.json is not there: name a folder that a run or save_pretrained wrote\.$"
         ):
             load_pretrained(tmp_path)
 

@@ -40,13 +40,15 @@ def entry(**changes: Any) -> Breaking:
 
 AGAIN = "restore it, or save the model again."
 CONFIG: dict[str, tuple[str, Breaking]] = {
-    "missing": ("is not there: name a folder that save_pretrained wrote.", lambda file: file.unlink()),
-    "folder": ("is not a file: name a folder that save_pretrained wrote.", MORE["folder"]),
-    "pipe": ("is not a file: name a folder that save_pretrained wrote.", MORE["pipe"]),
+    "missing": ("is not there: name a folder that a run or save_pretrained wrote.", lambda file: file.unlink()),
+    "folder": ("is not a file: name a folder that a run or save_pretrained wrote.", MORE["folder"]),
+    "pipe": ("is not a file: name a folder that a run or save_pretrained wrote.", MORE["pipe"]),
     "link to itself": (
         "cannot be read (Too many levels of symbolic links): check its rights.", MORE["link to itself"],
     ),
-    "too long": ("has more than 1,048,576 bytes: name a folder that save_pretrained wrote.", write(" " * 2**21)),
+    "too long": (
+        "has more than 1,048,576 bytes: name a folder that a run or save_pretrained wrote.", write(" " * 2**21),
+    ),
     "empty": (f"is not JSON (Expecting value: line 1 column 1 (char 0)): {AGAIN}", write("")),
     "404": (f"is not JSON (Expecting value: line 1 column 1 (char 0)): {AGAIN}", write("<!DOCTYPE html>")),
     "not UTF-8": (f"is not JSON (not UTF-8): {AGAIN}", write('{"a": "é"}'.encode("latin-1"))),
@@ -183,7 +185,7 @@ def test_the_wrong_class_is_told_the_right_one(folder):
 def test_a_name_is_not_looked_up(tmp_path, monkeypatch):
     monkeypatch.setattr("socket.socket", None)
     monkeypatch.chdir(tmp_path)
-    fetched = "name one that save_pretrained wrote; nothing is fetched."
+    fetched = "name one that a run or save_pretrained wrote; nothing is fetched."
     assert refusal(pathlib.Path("bert-base-uncased")) == f"bert-base-uncased is not a folder on this machine: {fetched}"
     (tmp_path / "file").write_text("")
     assert refusal(tmp_path / "file") == f"{tmp_path / 'file'} is a file, not a folder: {fetched}"

@@ -1,4 +1,4 @@
-"""Every example in README, docs and docstrings runs and prints what it says.
+"""Every example in README, docs and docstrings runs and prints what it says, and every link of theirs leads somewhere.
 
 Examples in a page share their names from top to bottom, and start with none: a reader can paste them.
 Examples in a docstring know what their module knows, and all that `regard` and the term rooms offer.
@@ -8,6 +8,7 @@ import doctest
 import importlib
 import pathlib
 import re
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -21,6 +22,8 @@ PAGES = [README, ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md")), 
 # importing a __main__ would run it
 MODULES = [path for path in sorted((SRC / "regard").rglob("*.py")) if path.name != "__main__.py"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+CODE = re.compile(r"^[ ]*```.*?^[ ]*```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"""(?:\]\(\s*<?|(?:src|href)="|^\[[^\]]+\]:\s*)(?P<place>[^\s)>"]+)""", re.MULTILINE)
 BLOCK = re.compile(r"^(?P<indent>[ ]*)```python\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 
 
@@ -63,6 +66,27 @@ def test_page(page, monkeypatch):
     assert not report, report
     # a first page with nothing to try would pass for the wrong reason
     assert ran or page != README, "README.md has no examples"
+
+
+def find_lost(text: str, folder: pathlib.Path) -> list[str]:
+    """Relative links and images of a page that lead nowhere; what stands in code is none."""
+    plain = CODE.sub("", text)
+    places = [match["place"] for match in LINK.finditer(plain) if not re.match(r"[a-z]+:", match["place"])]
+    return [place for place in places if (name := place.partition("#")[0]) and not (folder / unquote(name)).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_links(page):
+    assert find_lost(page.read_text(encoding="utf-8"), page.parent) == []
+
+
+def test_a_lost_link_is_found(tmp_path):
+    (tmp_path / "a b.md").write_text("")
+    good = "[a](a%20b.md), [part](#part), [web](https://x.y/z.md), [mail](mailto:a@b.c), `[code](no)`\n"
+    good += "```\n[code](no)\n```\n"
+    assert find_lost(good, tmp_path) == []
+    page = good + '![x](no.png "title") [y](sub/no.md#part)\n<img src="no.svg" width="3">\n[z]: no.txt\n'
+    assert find_lost(page, tmp_path) == ["no.png", "sub/no.md#part", "no.svg", "no.txt"]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=short)

@@ -9,7 +9,7 @@ import pytest
 
 from regard import RegardError
 from regard.data.phrasebook import split_pairs
-from regard.tasks.corpus import Corpus, open_pairs
+from regard.tasks.corpus import FITS, Corpus, open_pairs
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_too_little(tsv):
         with pytest.raises(RegardError) as error:
             # by its hash, the one is for the test
             Corpus((file,), held_out=held_out, seed=0 if held_out == 0 else find_seed(file)).part()
-        message = f"{file} leaves no pairs to {purpose}: give more, or name a file by valid."
+        message = f"{file} leaves no pairs to {purpose}: give more, or a file to validate by."
         assert str(error.value) == message
 
 
@@ -113,9 +113,28 @@ def test_settings_that_make_no_sense(settings, message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("entry", [{"path": "a"}, {"data": "a.tsv"}, {"held_out": "much"}, {"limit": [3]}])
+NO_CORPUS = [
+    {"path": "a"}, {"data": "a.tsv"}, {"data": [5]}, {"data": []}, {"data": ["a", "b", "c"]}, {"data": None},
+    {"valid": [None]}, {"columns": "x"}, {"columns": [1]}, {"columns": [0, -1]}, {"columns": [True, False]},
+    {"columns": [0.0, 1.0]}, {"keys": [1, 2]}, {"keys": "ab"}, {"swap": 1}, {"member": 3}, {"held_out": True},
+    {"held_out": "much"}, {"held_out": 0.5}, {"held_out": float("nan")}, {"limit": [3]}, {"limit": 0}, {"limit": True},
+    {"seed": 1.5}, {"seed": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", NO_CORPUS, ids=str)
 def test_what_is_no_corpus(entry):
-    (name,) = entry
-    with pytest.raises(RegardError, match=f"a corpus has no {name}=.*: name pairs by --data, or train again."):
-        Corpus.from_dict(entry)
+    ((name, value),) = entry.items()
+    with pytest.raises(RegardError) as error:
+        Corpus.from_dict({"swap": True, **entry})
+    assert str(error.value) == f"a corpus cannot have {name}={value!r}."
+
+
+def test_what_is_a_corpus():
+    # whole numbers are fractions, too
+    assert Corpus.from_dict({"held_out": 0}) == Corpus(held_out=0)
+    with pytest.raises(RegardError) as error:
+        Corpus.from_dict({"data" * 99: ["a" * 999]})
+    assert len(str(error.value)) < 100
+    assert {*FITS} == {*asdict(Corpus())}
     assert Corpus.from_dict(json.loads(json.dumps(asdict(Corpus(limit=3, member="a"))))) == Corpus(limit=3, member="a")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.train import close
+from regard.cli.train import close, hush
 
 EXAMPLES = """\
   regard demo
@@ -33,11 +33,17 @@ def demo(
     from regard.tasks.translator import Translator
     from regard.views import draw_alignment
 
-    print(f"Training a translator (GRU with Bahdanau's attention) on 55,000 Chinese travel sentences, in {out}.")
     recipe = {"lr": 4e-3, "schedule": "cosine", "warmup": 50, "max_steps": max_steps, "epochs": 10, "seed": seed,
               "validate_every": max(max_steps // 5, 1), "average": 0.0}  # fmt: skip
     job = Job.default("bahdanau", recipe=recipe, batch_size=128, label_smoothing=0.0)
-    standing = train_translator(job, str(out), Machine(accelerator="cpu"))
+    was_there = _is_done(out, max_steps)
+    if not was_there:
+        count = len(job.corpus.part().train)
+        print(f"Training a translator (GRU with Bahdanau's attention) on {count:,} Chinese travel sentences, in {out}.")
+    with hush():
+        standing = train_translator(job, str(out), Machine(accelerator="cpu"))
+    if was_there:
+        print(f"A trained translator was in {out} already: nothing is trained again.")
     if standing.ended.startswith("SIG"):
         raise typer.Exit(close(standing, out, is_shown=True))
     translator, start = Translator.load(out, "cpu"), time.monotonic()
@@ -56,3 +62,16 @@ def demo(
     print(f"How it learned:        {out / 'curves.png'}")
     print(f"The model:             {out}")
     print(f'Ask it yourself:       regard translate {out} "请问火车站在哪里" --look look.png')
+
+
+def _is_done(out: Path, max_steps: int) -> bool:
+    """Whether a run is there that has nothing more to learn."""
+    from regard.tasks.folder import RunFolder
+
+    folder = RunFolder(out)
+    folder.check()
+    try:
+        return folder.is_begun() and bool(folder.load()["standing"]["step"] >= max_steps)
+    except (KeyError, TypeError):
+        # a state of something else, as training says in its own words
+        return False

@@ -34,8 +34,13 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")] = 64,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Case does not count.")] = False,
     tokenize: Annotated[
-        str, typer.Option(metavar="NAME", help="How BLEU cuts words: 13a, intl, zh, char or none.")
-    ] = "13a",
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How BLEU cuts words: 13a, intl, zh, char or none; auto is none for a run with a --joiner, zh for"
+            " Chinese, char for other scripts without spaces, else 13a.",
+        ),
+    ] = "auto",
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations to a file, one a line.")
     ] = None,
@@ -50,15 +55,17 @@ def evaluate(
     check_place("--output", output)
 
     from regard.tasks.corpus import open_pairs
-    from regard.tasks.evaluate import check_cut
+    from regard.tasks.evaluate import check_cut, choose_cut
     from regard.tasks.evaluate import evaluate as ask
     from regard.tasks.translator import Translator
 
-    cut = check_cut(tokenize)
+    cut = None if tokenize == "auto" else check_cut(tokenize)
     pairs = open_pairs(data, columns=numbers, keys=names, swap=swap, member=member) if data else _find_test(run)
     # what is asked is read before the model: a wrong name shows at once
     asked = list(itertools.islice(pairs, limit))
     translator = Translator.load(run, device)
+    if cut is None:
+        cut = choose_cut([target for _, target in asked], translator.joiner)
     start = time.perf_counter()
     with show_progress("translating", len(asked)) as on_progress:
         scores, found = ask(
@@ -89,13 +96,17 @@ def evaluate(
 def _find_test(run: Path) -> Iterable[tuple[str, str]]:
     """The pairs that a run held out of its own data."""
     from regard.core import RegardError
-    from regard.models.pretrained import read_config
+    from regard.models.pretrained import CONFIG, read_config
     from regard.tasks.corpus import Corpus
 
     entries = read_config(run).get("training", {}).get("corpus")
     if not isinstance(entries, dict):
         raise RegardError(f"{run} does not say what it was trained on: name pairs by --data.")
-    corpus = Corpus.from_dict(entries)
+    try:
+        corpus = Corpus.from_dict(entries)
+    except RegardError as error:
+        cause = str(error).removesuffix(".")
+        raise RegardError(f"{run / CONFIG} is damaged ({cause}): restore it, or name pairs by --data.") from None
     test = corpus.part().test
     if not test:
         raise RegardError(f"{run} held no pairs out of {' and '.join(corpus.data)}: name others by --data.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,23 +16,33 @@ MANY = 64
 
 def check_place(option: str, path: Path | None) -> None:
     """Complain of a file that could not be written before there is work to lose."""
-    if path is not None and path.is_dir():
-        raise typer.BadParameter(f"{option} must be a file, {path} is a folder")
+    if path is None:
+        return
+    if path.exists() and not path.is_file():
+        # a file is replaced, which would be the end of a device
+        what = "a folder" if path.is_dir() else "a device or a pipe"
+        raise typer.BadParameter(f"{option} must be a file, {path} is {what}")
+    folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{option} must be in a folder, {folder} is a file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise typer.BadParameter(f"{option} must be in a folder that can be written, {folder} cannot")
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file, plain or .gz."""
-    from regard.data.pairs import _check_file, _read_lines
+    from regard.data.pairs import check_file
+    from regard.data.pairs import read_lines as walk
 
-    return [line for _, line in _read_lines(_check_file(path))]
+    return [line for _, line in walk(check_file(path))]
 
 
 def read_stream() -> Iterator[str]:
     """The lines of stdin, as they come."""
-    from regard.data.pairs import _decode
+    from regard.data.pairs import decode_line
 
     for number, raw in enumerate(sys.stdin.buffer, 1):
-        yield _decode(raw, "stdin", number)
+        yield decode_line(raw, "stdin", number)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

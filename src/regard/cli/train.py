@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,8 +132,34 @@ def translate(
         batch_size=batch_size if batch_size or max_tokens else 64, metric=metric, label_smoothing=label_smoothing,
     )  # fmt: skip
     machine = Machine(accelerator, devices, strategy, num_nodes, precision)
-    standing = train_translator(job, str(out), machine, is_shown=not quiet, logs=tensorboard)
+    with hush():
+        standing = train_translator(job, str(out), machine, is_shown=not quiet, logs=tensorboard)
     raise typer.Exit(close(standing, out, is_shown=not quiet))
+
+
+@contextmanager
+def hush() -> Iterator[None]:
+    """Keep back what lightning and torch say of themselves: it is for whoever programs them. Errors are errors."""
+    import logging
+    import warnings
+
+    # the import sets the levels
+    import lightning.fabric  # noqa: F401
+
+    # its rooms write into one another's
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.fabric", "lightning.pytorch")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # python -W asks for them
+            if not sys.warnoptions:
+                warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def close(standing: Any, out: Path, *, is_shown: bool) -> int:

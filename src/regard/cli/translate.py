@@ -95,7 +95,9 @@ def translate(
     if is_typed:
         print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
         for line in read_stream():
-            _print(translator.translate([line], **options), as_json)
+            found = translator.translate([line], **options)
+            _print(found, as_json)
+            _name_unknown(found)
         return
     with show_progress("translating", len(lines)) as on_progress:
         found = translator.translate(lines, **options, on_progress=on_progress)
@@ -103,9 +105,7 @@ def translate(
         _print(found, as_json)
     else:
         write_lines(output, _list_lines(found, as_json))
-    unknown = [number for number, said in enumerate(found, 1) if said.unknown]
-    if unknown:
-        print(f"Parts of {len(unknown)} sentences are unknown to this run, first of {unknown[0]}.", file=sys.stderr)
+    _name_unknown(found)
     if look is not None:
         _draw(found, look)
 
@@ -127,6 +127,18 @@ def _print(found: Sequence[Translation], as_json: bool) -> None:
     for line in _list_lines(found, as_json):
         print(line)
     sys.stdout.flush()
+
+
+def _name_unknown(found: Sequence[Translation]) -> None:
+    """Say which sentences hold what the run never saw."""
+    unknown = [number for number, said in enumerate(found, 1) if said.unknown]
+    if not unknown:
+        return
+    if len(unknown) > 1:
+        which = f"{len(unknown)} sentences (the first is sentence {unknown[0]})"
+    else:
+        which = "the sentence" if len(found) == 1 else f"sentence {unknown[0]}"
+    print(f"Parts of {which} are unknown to this run.", file=sys.stderr)
 
 
 def _draw(found: Sequence[Translation], look: Path) -> None:

@@ -82,7 +82,7 @@ def read_pairs(
     `columns` are counted from 0, and a TSV may have more; `keys` are those of a JSONL object. Behind either may stand
     .gz; of a .zip the one member is read that has such a name and no leading underscore, or `member`.
     """
-    name = _check_file(path)
+    name = check_file(path)
     if len(columns) != 2 or min(columns) < 0:
         raise RegardError(f"columns must be two positions counted from 0, got {columns}.")
     if name.lower().endswith(".zip"):
@@ -96,8 +96,8 @@ def read_pairs(
         rows = partial(_read_jsonl, name, member, keys)
     else:
         raise RegardError(
-            f"{name} must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: rename it, or use"
-            " read_aligned(source, target) for two files."
+            f"{name} must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: rename it, or give"
+            " two files that are aligned line by line."
         )
     return Pairs((lambda: ((target, source) for source, target in rows())) if swap else rows, name=name)
 
@@ -111,10 +111,10 @@ def read_aligned(source: PathLike, target: PathLike) -> Pairs:
     >>> list(read_aligned(folder / "a.en", folder / "a.de"))
     [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
     """
-    first, second = _check_file(source), _check_file(target)
+    first, second = check_file(source), check_file(target)
 
     def rows() -> Iterator[Pair]:
-        for left, right in zip_longest(_read_lines(first), _read_lines(second)):
+        for left, right in zip_longest(read_lines(first), read_lines(second)):
             if left is None or right is None:
                 short, long, line = (first, second, right) if left is None else (second, first, left)
                 raise RegardError(
@@ -126,7 +126,8 @@ def read_aligned(source: PathLike, target: PathLike) -> Pairs:
     return Pairs(rows, name=f"{first} with {second}")
 
 
-def _check_file(path: PathLike) -> str:
+def check_file(path: PathLike) -> str:
+    """The name of a file, if it is there and no folder."""
     name = os.fspath(path)
     if not os.path.exists(name):
         raise RegardError(f"{name} does not exist: check the name.")
@@ -136,21 +137,21 @@ def _check_file(path: PathLike) -> str:
 
 
 def _read_tsv(name: str, member: str | None, columns: tuple[int, int]) -> Iterator[Pair]:
-    for number, line in _read_lines(name, member):
+    for number, line in read_lines(name, member):
         cells = line.split("\t")
         if not line.strip():
             yield "", ""
         elif len(cells) <= max(columns):
             raise RegardError(
                 f"{name}, line {number} must have at least {max(columns) + 1} columns between tabs, has {len(cells)}:"
-                " mend the line, or name others by columns=."
+                " mend the line, or name other columns."
             )
         else:
             yield cells[columns[0]], cells[columns[1]]
 
 
 def _read_jsonl(name: str, member: str | None, keys: tuple[str, str]) -> Iterator[Pair]:
-    for number, line in _read_lines(name, member):
+    for number, line in read_lines(name, member):
         if not line.strip():
             yield "", ""
             continue
@@ -166,7 +167,7 @@ def _read_jsonl(name: str, member: str | None, keys: tuple[str, str]) -> Iterato
             if key not in row:
                 has = ", ".join(map(repr, row))[:80]
                 raise RegardError(
-                    f"{name}, line {number} has no key {key!r} (it has {has}): mend it, or name others by keys=."
+                    f"{name}, line {number} has no key {key!r} (it has {has}): mend it, or name other keys."
                 )
             if not isinstance(row[key], str):
                 raise RegardError(
@@ -177,14 +178,14 @@ def _read_jsonl(name: str, member: str | None, keys: tuple[str, str]) -> Iterato
         yield row[keys[0]], row[keys[1]]
 
 
-def _read_lines(name: str, member: str | None = None) -> Iterator[tuple[int, str]]:
+def read_lines(name: str, member: str | None = None) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without their ends and the byte-order mark."""
     number = 0
     try:
         with _open(name, member) as stream:
             while raw := stream.readline(MOST_BYTES + 1):
                 number += 1
-                yield number, _decode(raw, name, number)
+                yield number, decode_line(raw, name, number)
     except DAMAGE as error:
         raise RegardError(
             f"{name} is damaged after line {number} ({error}): fetch it again, or pack it again."
@@ -193,7 +194,8 @@ def _read_lines(name: str, member: str | None = None) -> Iterator[tuple[int, str
         raise RegardError(f"{name} cannot be read ({error.strerror or error}): check its permissions.") from None
 
 
-def _decode(raw: bytes, name: str, number: int) -> str:
+def decode_line(raw: bytes, name: str, number: int) -> str:
+    """The text of a line of a file, without its end; `number` is counted from 1."""
     if len(raw) > MOST_BYTES:
         raise RegardError(f"{name}, line {number} is longer than {MOST_BYTES:,} bytes: one pair a line.")
     try:
@@ -236,6 +238,6 @@ def _find_member(name: str, member: str | None) -> str:
     if len(fit) != 1:
         raise RegardError(
             f"{name} must hold one .tsv, .txt or .jsonl file, holds {len(fit)} ({', '.join(fit or files)[:100]}): name"
-            " one by member=."
+            " the member to read."
         )
     return fit[0]

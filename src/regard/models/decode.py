@@ -99,7 +99,7 @@ def sample(
     `generator` lies on the logits' device. Scores are the model's own log-probabilities, at temperature one.
     """
     if not temperature > 0 or not math.isfinite(temperature):
-        raise RegardError(f"sample temperature must be above 0, got {temperature}: for its limit, decode_greedily.")
+        raise RegardError(f"sample temperature must be above 0, got {temperature}: a greedy answer is its limit.")
     if top_k is not None and top_k < 1:
         raise RegardError(f"sample top_k must be None or at least 1, got {top_k}.")
     batch = len(state)

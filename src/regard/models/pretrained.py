@@ -161,9 +161,9 @@ def read_config(folder: Folder) -> dict[str, Any]:
     place = pathlib.Path(folder)
     if not place.is_dir():
         what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
-        raise name_fault(place, what, "name one that save_pretrained wrote; nothing is fetched")
+        raise name_fault(place, what, "name one that a run or save_pretrained wrote; nothing is fetched")
     file = place / CONFIG
-    fix = "name a folder that save_pretrained wrote"
+    fix = "name a folder that a run or save_pretrained wrote"
     with open_file(file, fix) as opened:
         raw = opened.read(MOST_CONFIG_BYTES + 1)
     if len(raw) > MOST_CONFIG_BYTES:

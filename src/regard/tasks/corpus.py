@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from regard.core import RegardError
@@ -17,6 +17,24 @@ PHRASEBOOK = "phrasebook"
 PHRASES = 500
 # sentences of a rare pattern are met again and again, as the patterns with two words to choose are met in others
 LEAST = 500
+
+
+def _is_list(x: Any, kind: type, counts: tuple[int, ...]) -> bool:
+    return isinstance(x, list | tuple) and len(x) in counts and all(type(entry) is kind for entry in x)
+
+
+# what the settings of a corpus may be that someone else wrote
+FITS: dict[str, Callable[[Any], bool]] = {
+    "data": lambda x: _is_list(x, str, (1, 2)),
+    "valid": lambda x: _is_list(x, str, (0, 1, 2)),
+    "columns": lambda x: _is_list(x, int, (2,)) and min(x) >= 0,
+    "keys": lambda x: _is_list(x, str, (2,)),
+    "swap": lambda x: type(x) is bool,
+    "member": lambda x: x is None or type(x) is str,
+    "held_out": lambda x: type(x) in (int, float) and 0 <= x < 0.5,
+    "limit": lambda x: x is None or (type(x) is int and x >= 1),
+    "seed": lambda x: type(x) is int,
+}
 
 
 def open_pairs(
@@ -75,12 +93,10 @@ class Corpus:
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Corpus:
         """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
+        for name, value in entries.items():
+            if name not in FITS or not FITS[name](value):
+                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
-        known = {field.name: field.default for field in fields(cls)}
-        for name, value in fixed.items():
-            kind = (str, int) if known.get(name, 0) is None else type(known.get(name))
-            if name not in known or not (isinstance(value, kind) or (known[name] is None and value is None)):
-                raise RegardError(f"a corpus has no {name}={str(value)[:40]!r}: name pairs by --data, or train again.")
         return cls(**fixed)
 
     def part(self) -> Split:
@@ -101,7 +117,7 @@ class Corpus:
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:
                 raise RegardError(
-                    f"{' and '.join(self.data)} leaves no pairs to {name}: give more, or name a file by valid."
+                    f"{' and '.join(self.data)} leaves no pairs to {name}: give more, or a file to validate by."
                 )
         return parts._replace(train=parts.train[: self.limit])
 
