@@ -48,6 +48,21 @@ def test_a_failure_leaves_the_old_and_no_scraps(tmp_path, monkeypatch, step):
     assert [x.name for x in tmp_path.iterdir()] == ["file"]
 
 
+def test_an_interrupt_when_it_has_its_name(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def stop(*args):
+        replace(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", stop)
+    with pytest.raises(KeyboardInterrupt) as error:
+        write_whole(tmp_path / "file", "new")
+    # and not in the course of another error
+    assert error.value.__context__ is None
+    assert [(x.name, x.read_text()) for x in tmp_path.iterdir()] == [("file", "new")]
+
+
 def test_content_is_on_disk_before_the_name(tmp_path, monkeypatch):
     done = []
     for step in ("fsync", "replace"):

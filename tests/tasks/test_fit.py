@@ -49,7 +49,7 @@ class Walk:
 class Line:
     """A regression; `then` is called with the number of each batch that is measured."""
 
-    metric, more_is_better = "loss", False
+    metric, more_is_better, is_lost = "loss", False, False
 
     def __init__(self, sizes=(5, 2, 4, 3, 6), dropout=0.0, then=lambda number: 1.0, found=None) -> None:
         torch.manual_seed(1)
@@ -72,10 +72,15 @@ class Line:
         if self.found is not None:
             return {"loss": next(self.found)}
         batch = self.walk.batches[0]
-        return {"loss": float(((model(batch.x) - batch.y) ** 2).mean())}
+        answer = model(batch.x.to(next(model.parameters()).dtype))
+        return {"loss": float(((answer - batch.y) ** 2).mean())}
 
     def save(self, folder, weights):
         self.kept.append({name: x.clone() for name, x in weights.items()})
+
+    def check(self, folder):
+        if self.is_lost:
+            raise RegardError("it is lost")
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +188,58 @@ def test_the_average_by_its_formula():
     assert not average.model.weight.requires_grad
 
 
+def test_the_average_of_narrow_weights_moves_by_little():
+    model = nn.Linear(3, 3).bfloat16()
+    nn.init.constant_(model.weight, 1.0)
+    average = Average(model, 0.998)
+    average.steps = 10**6
+    nn.init.constant_(model.weight, 1.5)
+    for _ in range(500):
+        average.follow(model)
+    # to one place of bfloat16
+    assert average.settle().weight.dtype == torch.bfloat16
+    assert average.model.weight[0, 0].item() == pytest.approx(1.5 - 0.5 * 0.998**500, abs=2**-8)
+    assert average.wide.weight[0, 0].item() == pytest.approx(1.5 - 0.5 * 0.998**500, abs=1e-5)
+
+
+def test_a_narrow_run_is_averaged_widely_and_goes_on_from_that(tmp_path):
+    fabric = Machine(accelerator="cpu", precision="bf16-true").launch()
+    ends = []
+    for name, stops in (("whole", (12,)), ("parts", (5, 12))):
+        for steps in stops:
+            task, folder = Line(dropout=0.3), RunFolder(tmp_path / name)
+            fit(task, folder, Recipe(max_steps=steps, epochs=99, average=0.9), fabric, is_shown=False)
+        ends.append(folder.load())
+        assert {x.dtype for x in ends[-1]["model"].values()} == {torch.bfloat16}
+        assert {x.dtype for x in ends[-1]["average"].values()} == {torch.float32}
+        # what is kept for use is what was looked at
+        assert {x.dtype for kept in task.kept for x in kept.values()} <= {torch.bfloat16}
+    for name, x in ends[0]["average"].items():
+        assert torch.equal(x, ends[1]["average"][name]), name
+        assert not torch.equal(x, x.bfloat16().float())
+
+
+def test_best_weights_that_are_lost_are_missed_at_once(run, tmp_path):
+    run(Line(then=stop_at(3)), "early", epochs=2)
+    run(Line(), epochs=1)
+    lost = Line()
+    lost.is_lost = True
+    for epochs in (1, 2):
+        with pytest.raises(RegardError, match="it is lost"):
+            run(lost, epochs=epochs)
+    # where none was the best yet, there is nothing to miss
+    assert run(lost, "early", epochs=1)[0].best_step == 5
+
+
+def test_metrics_that_are_lost_come_back(run, tmp_path):
+    run(Line(), epochs=2)
+    file = tmp_path / "run" / "metrics.jsonl"
+    before = file.read_text()
+    file.unlink()
+    run(Line(), epochs=2)
+    assert file.read_text() == before
+
+
 def test_what_a_row_says(run):
     standing, state = run(Line(), epochs=2, lr=0.01)
     assert [row["step"] for row in standing.history] == [5, 10]
@@ -273,6 +330,19 @@ def test_a_second_signal_ends_at_once(run):
     with heed_signals() as ear:
         os.kill(os.getpid(), signal.SIGINT)
         assert ear.number == signal.SIGINT
+
+
+def test_what_was_ignored_is_not_heard():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with heed_signals() as ear:
+            signal.raise_signal(signal.SIGINT)
+            assert ear.number == 0
+            signal.raise_signal(signal.SIGTERM)
+            assert ear.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_loss_that_is_no_number_is_not_saved(run, tmp_path):

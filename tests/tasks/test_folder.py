@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -88,11 +90,64 @@ def test_two_at_once(begun):
         pass
 
 
+@pytest.mark.parametrize("other_makes", [True, False])
+def test_who_comes_second_takes_nothing_away(folder, monkeypatch, other_makes):
+    first, make = RunFolder(folder.path), pathlib.Path.mkdir
+    held = first.hold()
+
+    def step_aside(path, *args, **options):
+        """The other comes just before the folder is made here, or just after."""
+        monkeypatch.undo()
+        if not other_makes:
+            make(path, *args, **options)
+        held.__enter__()
+        first.begin(SETTINGS)
+        (first.path / "tokenizer.json").write_text("{}")
+        if other_makes:
+            make(path, *args, **options)
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", step_aside)
+    assert refuse(folder) == f"{folder.path} is in use by another run: wait for it, or name another folder."
+    assert sorted(os.listdir(folder.path)) == [".lock", "resume.json", "tokenizer.json"]
+    first.save({"step": 0}, [])
+    held.__exit__(None, None, None)
+    assert first.is_begun()
+
+
+def test_a_lock_that_was_taken_away_is_none(folder, monkeypatch):
+    lock = fcntl.flock
+
+    def come_to_nothing(handle, how):
+        # the other's end, between open and lock
+        (folder.path / ".lock").unlink()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", come_to_nothing)
+    assert refuse(folder) == f"{folder.path} is in use by another run: wait for it, or name another folder."
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_no_locks_on_this_file_system(folder, monkeypatch, number):
+    def fail(handle, how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    why = os.strerror(number)
+    assert refuse(folder) == f"{folder.path} cannot be locked ({why}): name a folder on another file system."
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
+def test_a_place_where_nothing_can_be():
+    line = refuse(RunFolder("/proc/nothing/here"))
+    assert line.startswith("/proc/nothing")
+    assert line.endswith("cannot be written (No such file or directory): mend that, or name another folder.")
+
+
 def test_a_file(tmp_path):
     (tmp_path / "file").write_text("mine")
     assert refuse(RunFolder(tmp_path / "file")) == f"{tmp_path / 'file'} is a file: name a folder for the run."
     line = refuse(RunFolder(tmp_path / "file" / "run"))
-    assert "cannot be written (Not a directory): mend that, and the same command goes on from the last save." in line
+    assert line.endswith("run cannot be written (Not a directory): mend that, or name another folder.")
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -178,3 +233,14 @@ def test_a_full_disk(begun, monkeypatch):
 def test_the_file_is_named_where_it_is_known(tmp_path):
     with pytest.raises(RegardError, match="nothing/here cannot be written"), say_why(tmp_path):
         (tmp_path / "nothing" / "here").write_text("")
+
+
+def test_a_history_that_was_taken_away_comes_back(begun):
+    file = begun.path / "metrics.jsonl"
+    before = file.read_text()
+    file.unlink()
+    begun.restore_history([{"step": 1, "loss": 0.5}])
+    assert file.read_text() == before
+    # one that is there is left alone
+    begun.restore_history([])
+    assert file.read_text() == before

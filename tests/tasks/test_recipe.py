@@ -11,7 +11,7 @@ import torch
 from torch.optim import lr_scheduler as torches
 
 from regard import RegardError
-from regard.tasks.recipe import Machine, Recipe, holds_parts
+from regard.tasks.recipe import LAUNCHED, Machine, Recipe, holds_parts
 
 WARMUP, TOTAL, LR = 7, 40, 0.3
 
@@ -114,6 +114,25 @@ def test_machines_that_are_none(settings, message):
     assert str(error.value).startswith(start)
     assert str(error.value).endswith(end)
     assert len(str(error.value)) <= 200
+
+
+def test_nodes_that_nobody_started(monkeypatch):
+    pytest.importorskip("lightning")
+    names = [name for some in LAUNCHED for name in some]
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RegardError) as error:
+        Machine(accelerator="cpu", num_nodes=3).launch()
+    assert str(error.value) == (
+        "num_nodes is 3, but nothing started the others: run the same command on each by torchrun, see torchrun --help."
+    )
+    # started by something, it goes on to what Fabric says of this
+    for some in LAUNCHED[1:]:
+        with monkeypatch.context() as patch:
+            for name in some:
+                patch.setenv(name, "0")
+            with pytest.raises(RegardError, match="this machine cannot be set up"):
+                Machine(accelerator="abacus", num_nodes=3).launch()
 
 
 def test_a_machine():

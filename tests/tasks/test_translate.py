@@ -119,6 +119,11 @@ def test_translations_may_decide(make, metric, monkeypatch):
     monkeypatch.setattr(Translator, "translate", lambda self, texts, **options: [Said(answers[x]) for x in texts])
     with torch.no_grad():
         assert task.validate(task.model, fabric)[metric] == pytest.approx(100.0)
+    # one that is nearly right, in a script that has no spaces
+    task.asked = [(source, "我们昨天在西安吃了面条") for source, _ in task.asked]
+    answers = dict.fromkeys(answers, "我们今天在西安吃了面条")
+    with torch.no_grad():
+        assert (task.validate(task.model, fabric)[metric] > 50) == (metric == "bleu")
     monkeypatch.setattr(translate, "holds_parts", lambda fabric: True)
     with pytest.raises(RegardError) as error, torch.no_grad():
         task.validate(task.model, fabric)
@@ -132,6 +137,8 @@ def test_tokens_by_what_the_texts_are(make):
     assert translate._choose_kind("auto", job, english) == "bpe"
     assert translate._choose_kind("auto", Job(), english) == "words"
     assert translate._choose_kind("spaces", job, chinese) == "spaces"
+    # a part of the phrasebook is still of it
+    assert translate._choose_kind("auto", Job(corpus=Corpus(limit=50)), english) == "words"
 
 
 def test_one_tokenizer_for_both(make):
@@ -278,6 +285,38 @@ def test_a_damaged_tokenizer(make, tmp_path):
             train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
         file.write_bytes(before)
     assert Tokenizer.load(tmp_path / "run" / "tokenizer.json").vocab_size > 4
+    (tmp_path / "run" / "target_tokenizer.json").unlink()
+    with pytest.raises(RegardError) as error:
+        train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+    assert str(error.value) == (
+        f"{tmp_path / 'run' / 'target_tokenizer.json'} is not there, which this run began with: restore it, or name a"
+        " new folder."
+    )
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_model_that_is_lost_or_damaged(make, tmp_path, name):
+    train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+    file = tmp_path / "run" / name
+    whole = file.read_bytes()
+    fix = "restore it, or begin in a new folder, for the best weights are nowhere else."
+    for raw in (None, b"", whole[:-40]):
+        file.unlink() if raw is None else file.write_bytes(raw)
+        with pytest.raises(RegardError) as error:
+            train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+        line = str(error.value)
+        assert line.startswith("…" if len(str(file)) > 100 else str(file))
+        assert line.endswith(f"/{name} {'is not there' if raw is None else 'is damaged'}: {fix}")
+    file.write_bytes(whole)
+    assert train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False).ended == "steps"
+
+
+def test_a_shared_tokenizer_stays_shared(make, tmp_path):
+    job = make(source_tokens="words", target_tokens="words", is_shared=True)
+    train_translator(job, str(tmp_path / "run"), CPU, is_shown=False)
+    shutil.copy(tmp_path / "run" / "tokenizer.json", tmp_path / "run" / "target_tokenizer.json")
+    source, target = translate.load_tokenizers(translate.RunFolder(tmp_path / "run"))
+    assert source is target
 
 
 def test_logs_for_tensorboard(make, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import tempfile
+from contextlib import suppress
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
@@ -27,7 +28,9 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
         os.chmod(name, 0o666 & ~_read_umask())
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        # an interrupt may come when it has its new name already
+        with suppress(FileNotFoundError):
+            os.unlink(name)
         raise
     _keep_name(path.parent)
 

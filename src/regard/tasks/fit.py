@@ -60,6 +60,9 @@ class Task(Protocol):
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
         """Write all that is needed to use the model."""
 
+    def check(self, folder: RunFolder) -> None:
+        """Complain where what `save` wrote can no longer be read."""
+
 
 @dataclass
 class Standing:
@@ -186,7 +189,7 @@ class _Trainer:
     def _validate(self) -> None:
         now, task = self.standing, self.task
         self._collect_losses()
-        model = self.average.model if self.average else self.model
+        model = self.average.settle() if self.average else self.model
         with torch.no_grad(), self.fabric.autocast():
             found = task.validate(model.eval(), self.fabric)
         # by the first process alone, so that all go on or end together
@@ -260,7 +263,7 @@ class _Trainer:
             "model": weights,
             # to ask for it before the first step would make one, which the optimiser counts
             "optimizer": whole.get_optimizer_state_dict(*inner, options=WHOLE) if inner[1].state else None,
-            "average": None if self.average is None else self.average.model.state_dict(),
+            "average": None if self.average is None else self.average.wide.state_dict(),
         }
         if self.fabric.is_global_zero:
             self.folder.save(state, self.standing.history)
@@ -275,14 +278,17 @@ class _Trainer:
             if state["optimizer"] is not None:
                 whole.set_optimizer_state_dict(*inner, state["optimizer"], options=WHOLE)
             if self.average:
-                self.average.model.load_state_dict(state["average"])
+                self.average.wide.load_state_dict(state["average"])
                 self.average.steps = self.standing.step
         except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
             raise RegardError(
                 f"{self.folder.path / STATE} is of another run ({type(error).__name__}): restore it, or name a new"
                 " folder."
             ) from None
+        if self.standing.best_step:
+            self.task.check(self.folder)
         if self.fabric.is_global_zero:
+            self.folder.restore_history(self.standing.history)
             # the sum of all processes goes on in one of them
             self.losses.fill_(self.standing.loss_sum)
             self.count = self.standing.loss_count

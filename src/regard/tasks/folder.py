@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -19,8 +20,8 @@ WRITTEN = (STATE, SETTINGS, METRICS, *MODEL)
 # how the names of files begin that are not yet whole
 HALVES = tuple(f".{name}." for name in WRITTEN)
 # what may differ from one call to the next: when to stop and to save are not what is learned, and the data are
-# known by their digest, wherever they lie now
-FREE = ("epochs", "max_steps", "patience", "save_every", "data", "valid", "member")
+# known by their digest, wherever they lie now; which tokenizers there are follows from the rest
+FREE = ("epochs", "max_steps", "patience", "save_every", "data", "valid", "member", "has_target_tokenizer")
 
 
 class RunFolder:
@@ -43,22 +44,47 @@ class RunFolder:
         """Keep others out until the block is left, however it is left."""
         self.check()
         with say_why(self.path):
-            is_new = not self.path.exists()
-            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir(parents=True)
+                is_new = True
+            except FileExistsError:
+                is_new = False
             handle = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
         try:
-            if not _lock(handle):
+            if not self._lock(handle):
                 raise RegardError(f"{self.path} is in use by another run: wait for it, or name another folder.")
-            self._sweep(HALVES)
-            yield
+            try:
+                self._sweep(HALVES)
+                yield
+            finally:
+                if is_new and not self.is_begun():
+                    # nothing came of it
+                    with suppress(OSError, RegardError):
+                        self._sweep((*HALVES, LOCK, *WRITTEN))
+                        self.path.rmdir()
         finally:
-            if is_new and not self.is_begun():
-                # nothing came of it
-                with suppress(OSError, RegardError):
-                    self._sweep((*HALVES, LOCK, *WRITTEN))
-                    self.path.rmdir()
             # the lock goes with the handle, even if the process is killed
             os.close(handle)
+
+    def _lock(self, handle: int) -> bool:
+        """Whether the folder is now this run's alone."""
+        try:
+            import fcntl
+        except ImportError:
+            # no such locks on this system; two runs in one folder are then the user's to avoid
+            return True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # a start that came to nothing may have taken the file away since it was opened
+            return os.path.samestat(os.fstat(handle), os.stat(self.path / LOCK))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                return False
+            raise RegardError(
+                f"{self.path} cannot be locked ({error.strerror or error}): name a folder on another file system."
+            ) from None
 
     def _sweep(self, starts: tuple[str, ...]) -> None:
         """Remove files whose names begin so: as those do that were half-written when a run was killed."""
@@ -93,7 +119,7 @@ class RunFolder:
             with say_why(self.path):
                 write_whole(self.path / SETTINGS, json.dumps(now, indent=2, ensure_ascii=False) + "\n")
             return
-        before, after = _flatten(self._read_settings()), _flatten(now)
+        before, after = _flatten(self.read_settings()), _flatten(now)
         # these schedules reach their end with the run: to move it is to learn otherwise
         free = FREE if after.get("recipe.schedule") not in ("linear", "cosine") else FREE[2:]
         for name in sorted({*before, *after}):
@@ -103,7 +129,8 @@ class RunFolder:
                     f" {_show(after.get(name))}: name a new folder, or give the same."
                 )
 
-    def _read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, Any]:
+        """What `begin` kept."""
         path = self.path / SETTINGS
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -122,8 +149,14 @@ class RunFolder:
     def save(self, state: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
         """Keep a state, and beside it the history, a line a validation."""
         with say_why(self.path):
-            write_whole(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+            write_whole(self.path / METRICS, _list_rows(history))
             save_state(self.path / STATE, dict(state))
+
+    def restore_history(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Write the file of the history again, if someone took it away."""
+        with say_why(self.path):
+            if not (self.path / METRICS).exists():
+                write_whole(self.path / METRICS, _list_rows(history))
 
 
 @contextmanager
@@ -132,24 +165,14 @@ def say_why(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or path
-        raise RegardError(
-            f"{where} cannot be written ({error.strerror or error}): mend that, and the same command goes on from the"
-            " last save."
-        ) from None
+        what = f"{error.filename or path} cannot be written ({error.strerror or error})"
+        if os.path.exists(path / STATE):
+            raise RegardError(f"{what}: mend that, and the same command goes on from the last save.") from None
+        raise RegardError(f"{what}: mend that, or name another folder.") from None
 
 
-def _lock(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:
-        # no such locks on this system; two runs in one folder are then the user's to avoid
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _list_rows(history: Sequence[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in history)
 
 
 def _show(value: Any) -> str:

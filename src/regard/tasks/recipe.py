@@ -22,6 +22,8 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 }
 # float16 would need a loss scale, one more thing to keep
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "64-true")
+# by what a process knows of those on other nodes: torchrun, any launcher, SLURM, or the user's own hand
+LAUNCHED = ({"TORCHELASTIC_RUN_ID"}, {"RANK", "WORLD_SIZE"}, {"SLURM_PROCID"}, {"MASTER_ADDR", "NODE_RANK"})
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,12 @@ class Machine:
         """The processes, ready; `logs` is a folder for TensorBoard."""
         if self.precision not in PRECISIONS:
             raise RegardError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        if self.num_nodes > 1 and not any(names <= os.environ.keys() for names in LAUNCHED):
+            # it would wait for the others for ever
+            raise RegardError(
+                f"num_nodes is {self.num_nodes}, but nothing started the others: run the same command on each by"
+                " torchrun, see torchrun --help."
+            )
         try:
             from lightning.fabric import Fabric
         except ImportError:

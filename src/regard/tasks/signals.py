@@ -32,8 +32,9 @@ def heed_signals() -> Iterator[Ear]:
     True
     """
     ear = Ear()
-    # only the main thread may be told
-    heard = SIGNALS if threading.current_thread() is threading.main_thread() else ()
+    # only the main thread may be told; what is ignored, as nohup asks, or was set outside Python stays so
+    is_main = threading.current_thread() is threading.main_thread()
+    heard = [x for x in SIGNALS if is_main and signal.getsignal(x) not in (signal.SIG_IGN, None)]
     before = [signal.signal(number, ear.heed) for number in heard]
     try:
         yield ear

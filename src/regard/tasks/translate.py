@@ -20,6 +20,8 @@ from regard.data.pairs import Pair
 from regard.data.split import Split
 from regard.data.tokens import PAD, Tokenizer, train_tokenizer
 from regard.models import seq2seq, transformer
+from regard.models.files import name_fault
+from regard.models.pretrained import CONFIG, WEIGHTS, load_pretrained
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.corpus import PHRASEBOOK, Corpus
@@ -179,6 +181,15 @@ class TranslateTask:
         with say_why(folder.path):
             self._kept.save_pretrained(folder.path, training={**self.settings, "joiner": self.job.joiner})
 
+    def check(self, folder: RunFolder) -> None:
+        try:
+            load_pretrained(folder.path)
+        except RegardError as error:
+            file = folder.path / (WEIGHTS if f"{WEIGHTS} " in str(error) else CONFIG)
+            cause = "is damaged" if file.exists() else "is not there"
+            fix = "restore it, or begin in a new folder, for the best weights are nowhere else"
+            raise name_fault(file, cause, fix) from None
+
 
 def train_translator(
     job: Job, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
@@ -199,7 +210,8 @@ def train_translator(
         Progress(is_shown=is_shown and fabric.is_global_zero).say(left_out)
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
-            folder.begin({**task.settings, "precision": machine.precision, "processes": fabric.world_size})
+            others = {"precision": machine.precision, "processes": fabric.world_size}
+            folder.begin({**task.settings, **others, "has_target_tokenizer": target is not source})
             if not folder.is_begun():
                 source.save(folder.path / SOURCE_FILE)
                 # one that was left by a start with other settings would be read as this run's
@@ -258,8 +270,11 @@ def train_tokenizers(job: Job, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokeni
 
 def load_tokenizers(folder: RunFolder) -> tuple[Tokenizer, Tokenizer]:
     """Those that a run began with."""
-    source = Tokenizer.load(folder.path / SOURCE_FILE)
-    return source, Tokenizer.load(folder.path / TARGET_FILE) if (folder.path / TARGET_FILE).exists() else source
+    source, file = Tokenizer.load(folder.path / SOURCE_FILE), folder.path / TARGET_FILE
+    has_own = folder.read_settings().get("has_target_tokenizer", file.exists())
+    if has_own and not file.exists():
+        raise name_fault(file, "is not there, which this run began with", "restore it, or name a new folder")
+    return source, Tokenizer.load(file) if has_own else source
 
 
 def _choose_kind(kind: str, job: Job, texts: Sequence[str]) -> str:
