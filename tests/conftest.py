@@ -4,7 +4,8 @@ import functools
 import importlib.util
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -52,6 +53,22 @@ def _empty_is_nan():
 def _seed():
     # torch's global generator, which gradcheck draws from too: the same numbers whatever ran before
     torch.manual_seed(0)
+
+
+@contextmanager
+def keep_threads() -> Iterator[None]:
+    """Whatever happens within, torch has as many threads afterwards as before."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    # two workers with two threads each on two cores wait for one another: what a test sets does not outlive it
+    with keep_threads():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ import os
 import pytest
 import torch
 
+from tests.conftest import keep_threads
+
 MADE = {
     "empty": lambda **kw: torch.empty(3, 5, **kw),
     "empty_like": lambda **kw: torch.empty_like(torch.zeros(3, 5), **kw),
@@ -62,3 +64,10 @@ def test_without_a_gpu_triton_interprets():
 @pytest.mark.gpu
 def test_gpu_tests_see_a_gpu():
     assert torch.empty(3, device="cuda").isnan().all()
+
+
+def test_threads_that_a_test_sets_do_not_outlive_it():
+    before = torch.get_num_threads()
+    with keep_threads():
+        torch.set_num_threads(before + 2)
+    assert torch.get_num_threads() == before

@@ -10,6 +10,7 @@ import pytest
 import regard
 from regard import cli
 from regard.cli import app, main
+from regard.cli.files import name_program
 
 SRC = pathlib.Path(__file__).parents[2] / "src"
 
@@ -161,3 +162,14 @@ def test_a_bug_shows_where(monkeypatch, bug):
     fail_with(monkeypatch, bug)
     with pytest.raises(type(bug), match="a bug"):
         main(["x"])
+
+
+@pytest.mark.parametrize(
+    ("called", "is_found", "name"),
+    [("/usr/bin/regard", True, "regard"), ("bin/regard", False, "bin/regard"), ("x/regard/__main__.py", False,
+      "python -m regard"), ("bin/pytest", False, "regard")],
+)  # fmt: skip
+def test_the_program_is_named_as_it_can_be_called(called, is_found, name, monkeypatch):
+    monkeypatch.setattr("sys.argv", [called])
+    monkeypatch.setattr("shutil.which", lambda _: called if is_found else None)
+    assert name_program() == name

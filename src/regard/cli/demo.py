@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.files import name_program
 from regard.cli.train import close, hush
 
 EXAMPLES = """\
@@ -61,7 +62,7 @@ def demo(
     print(f"What it attended to:   {picture}")
     print(f"How it learned:        {out / 'curves.png'}")
     print(f"The model:             {out}")
-    print(f'Ask it yourself:       regard translate {out} "请问火车站在哪里" --look look.png')
+    print(f'Ask it yourself:       {name_program()} translate {out} "请问火车站在哪里" --look look.png')
 
 
 def _is_done(out: Path, max_steps: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,14 @@ import typer
 
 # fewer sentences are done before a bar is read
 MANY = 64
+
+
+def name_program() -> str:
+    """What to type for this program: its path, where the shell would not find it by name."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "python -m regard"
+    return os.path.relpath(called) if called.name == "regard" and not shutil.which("regard") else "regard"
 
 
 def check_place(option: str, path: Path | None) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.corpus import Columns, Data, Keys, Member, Swap, read_columns, read_two
+from regard.cli.files import name_program
 
 EXAMPLES = """\
   regard train translate --out runs/demo
@@ -178,7 +179,8 @@ def close(standing: Any, out: Path, *, is_shown: bool) -> int:
     if is_shown and is_first:
         why = "no better for long enough" if standing.ended == "patience" else "all steps done"
         print(f"Done ({why}). {where}, best {standing.best:.4g} at step {standing.best_step}.", file=sys.stderr)
-        print(f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"', file=sys.stderr)
+        use = f'{name_program()} translate {out} "a sentence"'
+        print(f"Curves: {out / 'curves.png'}. Use it: {use}", file=sys.stderr)
     return 0
 
 
