@@ -55,7 +55,7 @@ def test_a_model_that_cannot_run_is_told_in_one_line():
 
 
 def test_decoding_is_measured(capsys):
-    assert translation.main(["--quick"]) == 0
+    assert translation.main(["--quick", "--threads", "1"]) == 0
     out = capsys.readouterr().out
     assert out.count("× as fast") == out.count("× the time of greedy") == 2
 
