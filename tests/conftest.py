@@ -85,9 +85,8 @@ def data() -> pathlib.Path:
 def pytest_configure(config: pytest.Config):
     # a second summary: one conftest holds one hook of a name
     config.pluginmanager.register(publish)
-    # workers that each take every core only wait for one another
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        torch.set_num_threads(1)
+    # workers that each take every core only wait for one another, and what tests compute is too small to share
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):

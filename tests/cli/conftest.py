@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from regard.cli import main
-from tests.cli.small import _one_thread, build  # noqa: F401
+from tests.cli.small import build
 
 
 class Stdin(io.TextIOWrapper):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 import torch
 
 from regard.data import Tokenizer, train_tokenizer
@@ -14,15 +11,6 @@ from regard.tasks.translator import Translator
 
 PAIRS = draw_pairs(400)
 SOURCES, TARGETS = ([pair[i] for pair in PAIRS] for i in (0, 1))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    # threads that wait for one another take longer than all the work there is
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def train(texts: list[str], kind: str) -> Tokenizer:

@@ -9,7 +9,7 @@ import pytest
 
 from regard.core import RegardError
 from regard.tasks.evaluate import choose_cut, evaluate, is_unspaced, score
-from tests.cli.small import PAIRS, _one_thread, build  # noqa: F401
+from tests.cli.small import PAIRS, build
 
 SAID = ["the cat sat on the mat .", "How is the weather in Xi'an", "i want noodles", "please wait here"]
 MEANT = ["the cat sat on a mat .", "how is the weather in xi'an", "we want to eat noodles", "please wait here"]

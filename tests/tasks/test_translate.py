@@ -28,14 +28,6 @@ TINY = {"num_hiddens": 8, "embed_size": 6, "num_layers": 1, "dropout": 0.0}
 PAIRS = draw_pairs(160)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def data(tmp_path):
     file = tmp_path / "pairs.tsv"

@@ -10,7 +10,7 @@ from regard.data import BOS, EOS, PAD, train_tokenizer
 from regard.models.decode import search_beam
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.translator import Translator, find_device
-from tests.cli.small import SOURCES, TARGETS, _one_thread, build  # noqa: F401
+from tests.cli.small import SOURCES, TARGETS, build
 
 KINDS = ["seq2seq", "transformer"]
 SENTENCES = ["介绍一下西安", "请问火车站在哪里", "我想吃饺子", "去西安的火车早上八点出发", "西", *SOURCES[:2]]

@@ -1,0 +1,144 @@
+"""The training loop against itself when it is stopped."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+
+import pytest
+import torch
+from torch import nn
+
+from regard import RegardError
+from regard.tasks import fit as fitting
+from regard.tasks.folder import RunFolder
+from regard.tasks.signals import heed_signals
+from tests.tasks.line import Line, assert_same, stop_at
+
+pytest.importorskip("lightning")
+
+
+STOPPED = {"max_steps": 12, "epochs": 99, "accumulate": 2, "average": 0.9, "schedule": "linear", "warmup": 3}
+
+
+@pytest.mark.parametrize("at", range(1, 16))
+def test_stopped_in_any_step_it_comes_to_the_same_end(run, at):
+    _, whole = run(Line(dropout=0.3), "whole", **STOPPED)
+    how = signal.SIGINT if at % 2 else signal.SIGTERM
+    standing, _ = run(Line(dropout=0.3, then=stop_at(at, how=how)), **STOPPED)
+    assert standing.ended == how.name
+    standing, state = run(Line(dropout=0.3), **STOPPED)
+    assert standing.ended == "steps"
+    assert_same(state, whole)
+
+
+def test_broken_off_it_goes_on_from_the_last_save(run):
+    def fail(number):
+        if number == 8:
+            raise OSError("the power is gone")
+
+    _, whole = run(Line(dropout=0.3), "whole", **STOPPED)
+    with pytest.raises(OSError, match="the power is gone"):
+        run(Line(dropout=0.3, then=fail), save_every=1, **STOPPED)
+    assert_same(run(Line(dropout=0.3), **STOPPED)[1], whole)
+
+
+def test_more_steps_later(run):
+    _, whole = run(Line(dropout=0.3), "whole", epochs=99, max_steps=11)
+    run(Line(dropout=0.3), epochs=99, max_steps=4)
+    standing, state = run(Line(dropout=0.3), epochs=99, max_steps=11)
+    assert standing.step == 11
+    for name, x in whole["model"].items():
+        assert torch.equal(x, state["model"][name])
+
+
+def test_fewer_steps_later(run):
+    run(Line(then=stop_at(3)), epochs=99)
+    standing, state = run(Line(), epochs=99, max_steps=2)
+    # what was learned stays, and is looked at
+    assert (standing.step, standing.ended, standing.best_step) == (3, "steps", 3)
+    assert state["standing"]["history"] == standing.history != []
+
+
+def test_a_second_signal_ends_at_once(run):
+    with pytest.raises(KeyboardInterrupt):
+        run(Line(then=stop_at(3, 4)), epochs=99, accumulate=2)
+    # and leaves the handlers as they were
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with heed_signals() as ear:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ear.number == signal.SIGINT
+
+
+def test_what_was_ignored_is_not_heard():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with heed_signals() as ear:
+            signal.raise_signal(signal.SIGINT)
+            assert ear.number == 0
+            signal.raise_signal(signal.SIGTERM)
+            assert ear.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_loss_that_is_no_number_is_not_saved(run, tmp_path):
+    for name, save_every in (("often", 2), ("seldom", 100)):
+        with pytest.raises(RegardError) as error:
+            run(Line(then=lambda number: math.nan if number == 4 else 1.0), name, save_every=save_every)
+        step = 4 if save_every == 2 else 5
+        assert str(error.value) == (
+            f"the loss became nan before step {step}: lower lr, or raise warmup; begin in a new folder."
+        )
+    # the last good one
+    assert RunFolder(tmp_path / "often").load()["standing"]["step"] == 2
+
+
+def test_weights_that_are_no_numbers_are_not_saved(run, tmp_path):
+    class Steep(Line):
+        def measure(self, model, batch):
+            loss = super().measure(model, batch)
+            # finite itself, unlike its derivative
+            return loss + (0 * torch.sqrt(0 * loss) if next(self.numbers) == 6 else 0)
+
+    with pytest.raises(RegardError, match=r"^0\.weight became nan before step 3: lower lr, or raise warmup;"):
+        run(Steep(), save_every=1)
+    state = RunFolder(tmp_path / "run").load()
+    assert state["standing"]["step"] == 2
+    assert all(x.isfinite().all() for x in state["model"].values())
+
+
+def test_a_validation_that_is_no_number(run):
+    with pytest.raises(RegardError, match=r"^the validation's loss became nan before step 5: lower lr"):
+        run(Line(found=iter([math.nan])))
+
+
+def test_the_state_of_another_run(run, tmp_path):
+    run(Line(), epochs=1)
+    file = tmp_path / "run" / "resume.safetensors"
+    message = f"{file} is of another run (RuntimeError): restore it, or name a new folder."
+    other = Line()
+    other.model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 3)).double()
+    with pytest.raises(RegardError) as error:
+        run(other, epochs=2)
+    assert str(error.value) == message
+    for state in ({}, {"standing": {"steps": 3}}, {"standing": [1]}, [1]):
+        RunFolder(tmp_path / "run").save(state if isinstance(state, dict) else {"standing": state}, [])
+        with pytest.raises(RegardError, match=r"is of another run \(\w+\): restore it, or name a new folder\.$"):
+            run(Line(), epochs=2)
+
+
+def test_weights_in_parts_have_no_average(run, monkeypatch):
+    monkeypatch.setattr(fitting, "holds_parts", lambda fabric: True)
+    message = "average must be 0 where the weights are in parts (strategy='fsdp')."
+    with pytest.raises(RegardError) as error:
+        run(Line(), average=0.5)
+    assert str(error.value) == message
+
+
+def test_the_seed_decides(run):
+    states = [run(Line(dropout=0.3), f"run{at}", seed=seed, epochs=1)[1] for at, seed in enumerate((1, 1, 2))]
+    assert_same(states[0], states[1])
+    assert not torch.equal(states[0]["model"]["0.weight"], states[2]["model"]["0.weight"])
