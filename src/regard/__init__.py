@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard import bias, mask, score, weigh
     from regard.core import RegardError
-    from regard.engine import attend, explain
+    from regard.engine import attend, explain, look
+    from regard.watching import watch
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "attend", "bias", "explain", "mask", "score", "weigh"]
+__all__ = ["RegardError", "attend", "bias", "explain", "look", "mask", "score", "watch", "weigh"]
 
 # where a name is found when it is first used: a command line says its help before torch is there
-_HOMES = {"RegardError": "regard.core", "attend": "regard.engine", "explain": "regard.engine"}
+_HOMES = {
+    "RegardError": "regard.core",
+    "attend": "regard.engine",
+    "explain": "regard.engine",
+    "look": "regard.engine",
+    "watch": "regard.watching",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""Statistics of weights, block by block of rows."""

@@ -1,0 +1,90 @@
+"""Query, key and one number a row, from which any weight of a softmax of dot products can be made again."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.core import Tile
+from regard.engine.call import Call
+from regard.weigh import Softmax
+
+# pairs looked at together
+PAIRS = 2**21
+
+
+def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]:
+    """`query`, `key`, `stat` and `spans` of a lifted call, or `why` not. The key has its own heads, not the query's."""
+    why = refuse(call)
+    if why is not None:
+        return {"why": why}
+    spans = find_spans(call)
+    if spans is None:
+        return {"why": f"not kept: some queries of {call.mask} may see keys that are not one interval"}
+    rows = call.score.as_dot(query, key.to(query.dtype))
+    assert rows is not None
+    query, key, scale = rows
+    query = (query * scale).contiguous()
+    return {"query": query, "key": key, "stat": _sum_up(call, query, key, spans), "spans": spans, "why": ""}
+
+
+def refuse(call: Call) -> str | None:
+    """Why the weights cannot be made again from query and key alone."""
+    if not call.score.is_dot:
+        return f"not kept: {type(call.score).__name__} is not a dot product"
+    if not isinstance(call.weigh, Softmax):
+        return f"not kept: {type(call.weigh).__name__} is not softmax"
+    if call.bias is not None:
+        return f"not kept: {call.bias} adds to the scores"
+    return None
+
+
+def find_spans(call: Call) -> Tensor | None:
+    """[start, stop) of each row's allowed keys as (b, h, n, 2), or None where some are not one interval."""
+    s = call.sizes
+    whole = s.whole()
+    spans = torch.zeros(s.b, s.h, s.n, 2, dtype=torch.int32, device=s.device)
+    if call.mask.covers(whole):
+        spans[..., 1] = s.m
+        return spans
+    step = max(PAIRS // max(s.b * s.h * s.m, 1), 1)
+    for start in range(0, s.n, step):
+        i = range(start, min(start + step, s.n))
+        tile = Tile(whole.b, whole.h, i, whole.j, s.device)
+        j = call.mask.span(tile)
+        if not j:
+            continue
+        allowed = call.mask.tile(tile.keys(j)).expand(s.b, s.h, len(i), len(j)).to(torch.uint8)
+        count = allowed.sum(-1, dtype=torch.int32)
+        # argmax of equals is the first on no device for certain: the first and last come from sums
+        begun = allowed.cummax(-1).values.sum(-1, dtype=torch.int32)
+        first = len(j) - begun
+        ended = allowed.flip(-1).cummax(-1).values.sum(-1, dtype=torch.int32)
+        if not bool(((ended - first == count) | (count == 0)).all()):
+            return None
+        part = spans[:, :, i.start : i.stop]
+        part[..., 0] = torch.where(count == 0, 0, first + j.start)
+        part[..., 1] = torch.where(count == 0, 0, ended + j.start)
+    return spans
+
+
+def _sum_up(call: Call, query: Tensor, key: Tensor, spans: Tensor) -> Tensor:
+    """log Σ exp(score) of each row, the sink's with them; +inf for a row with no key."""
+    s = call.sizes
+    stat = query.new_empty(s.b, s.h, s.n)
+    sink = call.weigh.sink if isinstance(call.weigh, Softmax) else None
+    step = max(PAIRS // max(s.m, 1), 1)
+    j = torch.arange(s.m, device=s.device)
+    for b in range(s.b):
+        for h in range(s.h):
+            keys = key[b, h * s.g // s.h].T
+            for start in range(0, s.n, step):
+                rows = slice(start, start + step)
+                scores = query[b, h, rows] @ keys
+                span = spans[b, h, rows]
+                hidden = (j < span[:, :1]) | (j >= span[:, 1:])
+                stat[b, h, rows] = scores.masked_fill_(hidden, -torch.inf).logsumexp(-1)
+    if sink is not None:
+        logits = sink.to(stat.dtype).reshape(-1, 1)
+        stat = torch.logaddexp(stat, logits.expand(s.h, 1))
+    return torch.where(stat == -torch.inf, torch.inf, stat)

@@ -1,0 +1,114 @@
+"""The walk over blocks of whole rows: each block of weights is made, measured and forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core import Tile
+from regard.engine.call import Call
+from regard.engine.tiles.layout import lay_out
+from regard.engine.tiles.steps import EAGER, score
+from regard.engine.tiles.work import Work, cut_keys, cut_queries
+
+# numbers of a block of weights; about eight such blocks are held at a time
+BUDGET = {"cpu": 2**20, "cuda": 2**22}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many keys a row names, which rows are given in full, how fine the map is, how wide the neighbourhood."""
+
+    top: int
+    rows: tuple[int, ...]
+    map: int
+    window: int
+
+
+def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+    """All statistics of a lifted call, shaped (b, h, …)."""
+    sizes = call.sizes
+    query, key, pair = call.score.prepare(query, key)
+    budget = BUDGET.get(sizes.device.type, BUDGET["cuda"])
+    work = Work(call, pair, EAGER, budget, pair.tensors)
+    layout = lay_out(sizes, call.mask, pair, True, budget)
+    tally = Tally(call, wanted)
+    for row in layout.rows(sizes, call.mask):
+        allowed = call.allowed(row)
+        if allowed is not None:
+            allowed = allowed.expand(row.shape)
+        bias = None if call.bias is None else call.bias.tile(row)
+        rows = cut_queries(query, row), cut_keys(key, row)
+        scores = score(pair, *rows, work.of_heads(row), bias, call.compute_dtype)
+        tally.add(row, call.weigh(scores, allowed, row), allowed)
+    return tally.finish()
+
+
+class Tally:
+    """What is known so far of all rows and keys."""
+
+    def __init__(self, call: Call, wanted: Wanted) -> None:
+        s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
+        self.n, self.m = s.n, s.m
+        self.tall, self.wide = (max(-(-size // wanted.map), 1) for size in (s.n, s.m))
+        top = min(wanted.top, s.m)
+
+        def blank(*shape: int, dtype: torch.dtype = self.dtype) -> Tensor:
+            return torch.zeros(s.b, s.h, *shape, dtype=dtype, device=s.device)
+
+        self.top_weights = blank(s.n, top)
+        self.top_keys = blank(s.n, top, dtype=torch.int64).fill_(-1)
+        self.of_rows = {name: blank(s.n) for name in ("entropy", "peak", "total", "first", "local", "distance")}
+        # sums over very many rows
+        self.received = blank(s.m, dtype=torch.float64)
+        self.map = blank(-(-s.n // self.tall), -(-s.m // self.wide), dtype=torch.float64)
+        self.rows = blank(len(wanted.rows), s.m)
+
+    def add(self, tile: Tile, weights: Tensor, allowed: Tensor | None) -> None:
+        """Measure whole rows; keys outside the tile's have no weight."""
+        self._rank(tile, weights, allowed)
+        own = {name: cut_queries(x, tile) for name, x in self.of_rows.items()}
+        own["total"].copy_(weights.sum(-1))
+        own["peak"].copy_(weights.amax(-1).clamp_min_(0.0))
+        if tile.j.start == 0:
+            own["first"].copy_(weights[..., 0])
+        i, j = (torch.arange(r.start, r.stop, device=tile.device) for r in (tile.i, tile.j))
+        way = (i[:, None] + (self.m - self.n) - j).abs_().to(weights.dtype)
+        own["local"].copy_((weights * (way <= self.wanted.window)).sum(-1))
+        shares = weights.abs()
+        sums = shares.sum(-1, keepdim=True)
+        shares.div_(torch.where(sums == 0, 1.0, sums))
+        own["distance"].copy_((shares * way).sum(-1))
+        own["entropy"].copy_(torch.special.entr(shares).sum(-1))
+        cut_keys(self.received, tile).add_(weights.sum(-2))
+        self._bin(tile, weights)
+        for place, row in enumerate(self.wanted.rows):
+            if row in tile.i:
+                b, h = slice(tile.b.start, tile.b.stop), slice(tile.h.start, tile.h.stop)
+                self.rows[b, h, place, tile.j.start : tile.j.stop] = weights[:, :, row - tile.i.start]
+
+    def _rank(self, tile: Tile, weights: Tensor, allowed: Tensor | None) -> None:
+        count = min(self.top_keys.shape[-1], len(tile.j))
+        if not count:
+            return
+        hidden = weights if allowed is None else weights.masked_fill(~allowed, -torch.inf)
+        best, at = hidden.topk(count, -1)
+        nothing = (best == 0) | (best == -torch.inf)
+        cut_queries(self.top_keys, tile)[..., :count] = (at + tile.j.start).masked_fill_(nothing, -1)
+        cut_queries(self.top_weights, tile)[..., :count] = best.masked_fill_(nothing, 0.0)
+
+    def _bin(self, tile: Tile, weights: Tensor) -> None:
+        """Add the sums of blocks of keys, then of the queries that share a line of the map."""
+        before, after = tile.j.start % self.wide, -tile.j.stop % self.wide
+        cells = functional.pad(weights, (before, after)).unflatten(-1, (-1, self.wide)).sum(-1).double()
+        lines = torch.arange(tile.i.start, tile.i.stop, device=tile.device) // self.tall
+        start = tile.j.start // self.wide
+        part = self.map[tile.b.start : tile.b.stop, tile.h.start : tile.h.stop, :, start : start + cells.shape[-1]]
+        part.index_add_(-2, lines, cells)
+
+    def finish(self) -> dict[str, Tensor]:
+        sums = {"received": self.received.to(self.dtype), "map": self.map.to(self.dtype)}
+        return {"top_keys": self.top_keys, "top_weights": self.top_weights, "rows": self.rows} | self.of_rows | sums
