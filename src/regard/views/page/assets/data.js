@@ -1,0 +1,197 @@
+// what the file holds: the JSON of names and shapes, the packed numbers, and rows made from them
+const R = {};
+(() => {
+  R.data = JSON.parse(document.getElementById("regard-data").textContent);
+  const entries = new Map(R.data.entries.map((entry) => [entry.id, entry]));
+  R.entry = (id) => entries.get(id);
+  R.detailed = (id) => "map" in R.entry(id).blobs;
+
+  // ---- packed numbers ----
+  const stores = new Map();
+  const arrays = new Map();
+  const sizes = { u8: 1, u16: 2, f16: 2, i32: 4, f32: 4 };
+
+  function bytesOf(text) {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+    const raw = atob(text);
+    const bytes = new Uint8Array(raw.length);
+    for (let at = 0; at < raw.length; at++) bytes[at] = raw.charCodeAt(at);
+    return bytes;
+  }
+
+  async function inflate(store) {
+    const element = document.getElementById("regard-blob-" + store);
+    const bytes = bytesOf(element.textContent.trim());
+    // the text is not needed twice: let the page give the memory back
+    element.remove();
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return new Response(stream).arrayBuffer();
+  }
+
+  let halves = null;
+  function halfTable() {
+    const table = new Float32Array(65536);
+    for (let bits = 0; bits < 65536; bits++) {
+      const exponent = (bits >> 10) & 31, fraction = bits & 1023;
+      let value = exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
+      if (exponent === 31) value = fraction ? NaN : Infinity;
+      table[bits] = bits & 32768 ? -value : value;
+    }
+    return table;
+  }
+
+  function widen(stored, scale, power) {
+    const numbers = new Float32Array(stored.length);
+    for (let at = 0; at < stored.length; at++) numbers[at] = stored[at] * scale;
+    if (power !== 1) for (let at = 0; at < numbers.length; at++) numbers[at] = numbers[at] ** power;
+    return numbers;
+  }
+
+  async function unpack(index) {
+    const { dtype, shape, store, scale, power = 1, offset = 0 } = R.data.blobs[index];
+    if (!stores.has(store)) stores.set(store, inflate(store));
+    const buffer = await stores.get(store);
+    const count = shape.reduce((product, size) => product * size, 1);
+    // a store may hold several arrays back to back, so an odd start is copied
+    const fits = offset % sizes[dtype] === 0;
+    const source = fits ? buffer : buffer.slice(offset);
+    const start = fits ? offset : 0;
+    if (dtype === "i32") return new Int32Array(source, start, count);
+    if (dtype === "f32") return new Float32Array(source, start, count);
+    if (dtype === "u8") return widen(new Uint8Array(source, start, count), scale ?? 1, power);
+    const words = new Uint16Array(source, start, count);
+    if (dtype === "u16") return widen(words, scale ?? 1, power);
+    halves = halves || halfTable();
+    const numbers = new Float32Array(count);
+    for (let at = 0; at < count; at++) numbers[at] = halves[words[at]];
+    return numbers;
+  }
+
+  R.blob = (index) => {
+    if (!arrays.has(index)) arrays.set(index, unpack(index));
+    return arrays.get(index);
+  };
+  R.shape = (index) => R.data.blobs[index].shape;
+
+  // ---- rows ----
+  const full = (entry) => entry.width && entry.width[0] === 1 && entry.width[1] === 1 && "map" in entry.blobs;
+  R.rowKind = (id) => {
+    const entry = R.entry(id);
+    if (entry.exact || full(entry)) return "exact";
+    return "top_keys" in entry.blobs ? "top" : "none";
+  };
+  // from which the exact weight of any pair follows: exp(query . key - stat) inside the row's span
+  const sources = new Map();
+  R.source = (id) => {
+    if (sources.has(id)) return sources.get(id);
+    const entry = R.entry(id);
+    const names = full(entry) ? ["map"] : ["query", "key", "stat", "spans"];
+    const load = Promise.all(names.map((name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null)));
+    const made = load.then((loaded) => {
+      if (full(entry)) return { map: loaded[0], m: entry.m };
+      const [query, key, stat, spans] = loaded;
+      return { query, key, stat, spans, m: entry.m, width: query.length / entry.n };
+    });
+    sources.set(id, made);
+    return made;
+  };
+  R.spans = async (id) => {
+    const { spans } = R.entry(id).blobs;
+    return spans === undefined ? null : R.blob(spans);
+  };
+
+  // the weights of query i on keys from..to, written to out from its start
+  R.weigh = (source, i, from, to, out) => {
+    if (source.map) {
+      out.set(source.map.subarray(i * source.m + from, i * source.m + to));
+      return out;
+    }
+    const { query, key, stat, spans, width } = source;
+    const start = spans ? Math.max(from, spans[2 * i]) : from;
+    const stop = spans ? Math.min(to, spans[2 * i + 1]) : to;
+    out.fill(0, 0, to - from);
+    const base = i * width, norm = stat[i];
+    for (let j = start; j < stop; j++) {
+      const at = j * width;
+      let sum = -norm;
+      for (let c = 0; c < width; c++) sum += query[base + c] * key[at + c];
+      out[j - from] = Math.exp(sum);
+    }
+    return out;
+  };
+
+  const recent = new Map();
+  function remember(name, promise) {
+    recent.set(name, promise);
+    if (recent.size > 64) recent.delete(recent.keys().next().value);
+    return promise;
+  }
+  async function makeRow(id, i) {
+    const entry = R.entry(id);
+    const kind = R.rowKind(id);
+    if (kind === "none") return null;
+    const row = new Float32Array(entry.m);
+    if (kind === "exact") return R.weigh(await R.source(id), i, 0, entry.m, row);
+    const { top_keys: keysAt, top_weights: weightsAt } = entry.blobs;
+    const [keys, weights] = await Promise.all([R.blob(keysAt), R.blob(weightsAt)]);
+    const count = R.shape(keysAt)[1];
+    for (let at = i * count; at < (i + 1) * count; at++) if (keys[at] >= 0) row[keys[at]] = weights[at];
+    return row;
+  }
+  R.row = (id, i) => {
+    const name = id + ":" + i;
+    return recent.get(name) || remember(name, makeRow(id, i));
+  };
+
+  // sinks: key 0 and special tokens, which collect weight that means little
+  const sinkSets = new Map();
+  R.sinks = (side) => {
+    if (!sinkSets.has(side)) {
+      const special = R.data.sides[side].special || [];
+      sinkSets.set(side, new Set([0, ...special.flatMap((is, k) => (is ? [k] : []))]));
+    }
+    return sinkSets.get(side);
+  };
+  R.shown = async (id, i) => {
+    const row = await R.row(id, i);
+    if (!row || !R.state.sinks) return { row, hidden: 0 };
+    const kept = row.slice();
+    let hidden = 0, rest = 0;
+    for (const j of R.sinks(R.entry(id).keys)) {
+      hidden += kept[j] || 0;
+      kept[j] = 0;
+    }
+    for (const weight of kept) rest += weight;
+    if (rest > 0) for (let j = 0; j < kept.length; j++) kept[j] /= rest;
+    return { row: kept, hidden };
+  };
+  R.top = (row, count) => {
+    const best = [];
+    for (let j = 0; j < row.length; j++) {
+      const weight = row[j];
+      if (!weight || (best.length === count && Math.abs(weight) <= Math.abs(best[count - 1][1]))) continue;
+      let at = best.length;
+      while (at > 0 && Math.abs(best[at - 1][1]) < Math.abs(weight)) at--;
+      best.splice(at, 0, [j, weight]);
+      if (best.length > count) best.pop();
+    }
+    return best;
+  };
+  R.topOf = async (id, i, count) => {
+    const { row } = await R.shown(id, i);
+    return row ? R.top(row, count) : [];
+  };
+
+  // ---- labels ----
+  const marks = { " ": "·", "\n": "↵", "\t": "→", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
+  R.visible = (text) =>
+    text.replace(/[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3000\ufeff]/gu, (sign) => {
+      if (sign in marks) return marks[sign];
+      return "⟨" + sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩";
+    });
+  R.label = (side, k) => {
+    const label = R.data.sides[side].labels[k];
+    if (label === undefined) return "";
+    return label === "" ? "∅" : R.visible(label);
+  };
+})();

@@ -1,0 +1,185 @@
+// colours, norms, canvases, and binned pictures of maps
+(() => {
+  const cividis =
+    "00224e 002e6a 1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838";
+  // blue for less, orange for more; the middle is the page's own paper so that zero recedes
+  const lightEnds = "0b4f8a 2f7fc1 79b3e0 c3dcf0 f6f6f4 fbd9b0 f2a95a d97a15 8f4a00";
+  const darkEnds = "8cc8ff 4f9fe0 2c6ca8 1d4468 1b1e24 5b3c17 9c6118 e09030 ffc87a";
+
+  function ramp(stops) {
+    const colours = stops.split(" ").map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+    const table = new Uint8ClampedArray(256 * 3);
+    for (let step = 0; step < 256; step++) {
+      const place = (step / 255) * (colours.length - 1);
+      const low = Math.min(Math.floor(place), colours.length - 2);
+      for (let c = 0; c < 3; c++) {
+        table[3 * step + c] = colours[low][c] + (place - low) * (colours[low + 1][c] - colours[low][c]);
+      }
+    }
+    return table;
+  }
+  const sequential = ramp(cividis);
+  const diverging = { light: ramp(lightEnds), dark: ramp(darkEnds) };
+  const theme = () => document.documentElement.dataset.theme || "light";
+  R.ramp = (kind) => (kind === "diverge" ? diverging[theme()] : sequential);
+  const step = (x) => Math.round(255 * Math.min(Math.max(x || 0, 0), 1));
+  const css = (table, at) => `rgb(${table[3 * at]}, ${table[3 * at + 1]}, ${table[3 * at + 2]})`;
+  R.colour = (x) => css(sequential, step(x));
+  R.diverge = (x) => css(R.ramp("diverge"), step((x + 1) / 2));
+  // cividis passes the grey at which black and white read equally well near its middle
+  R.ink = (x) => (x > 0.52 ? "#000000" : "#ffffff");
+  R.tint = (x) => {
+    const strength = Math.min(Math.max(x || 0, 0), 1);
+    return theme() === "dark" ? `rgba(240, 200, 80, ${0.5 * strength})` : `rgba(245, 190, 40, ${0.85 * strength})`;
+  };
+  R.css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // ---- norms: one function from weight to 0..1, with the numbers its legend prints ----
+  R.niceAbove = (x) => {
+    if (!(x > 0)) return 1;
+    const unit = 10 ** Math.floor(Math.log10(x));
+    return [1, 2, 5, 10].find((factor) => factor * unit >= x * 0.999) * unit;
+  };
+  R.norm = (top, log, decades = 4) => {
+    const high = R.niceAbove(top);
+    if (!log) {
+      return { high, low: 0, log, ticks: [0, 0.25, 0.5, 0.75, 1].map((t) => [t, t * high]), of: (x) => x / high };
+    }
+    const low = high * 10 ** -decades;
+    const ticks = [];
+    for (let power = 0; power <= decades; power++) ticks.push([power / decades, low * 10 ** power]);
+    const factor = 1 / (decades * Math.LN10);
+    return { high, low, log, ticks, of: (x) => (x <= low ? 0 : Math.log(x / low) * factor) };
+  };
+  R.signedNorm = (top) => {
+    const high = R.niceAbove(top);
+    const ticks = [-1, -0.5, 0, 0.5, 1].map((t) => [(t + 1) / 2, t * high]);
+    return { high, low: -high, log: false, ticks, of: (x) => (x / high + 1) / 2 };
+  };
+
+  // ---- canvases ----
+  R.canvas = (canvas, width, height) => {
+    const ratio = window.devicePixelRatio || 1;
+    const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+    if (canvas.width !== w || canvas.height !== h) {
+      canvas.width = w;
+      canvas.height = h;
+      canvas.style.width = width + "px";
+      canvas.style.height = height + "px";
+    }
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    return context;
+  };
+  R.font = (size = 12) => `${size}px ${R.css("--font") || "sans-serif"}`;
+  R.clip = (context, text, width) => {
+    if (context.measureText(text).width <= width) return text;
+    const signs = Array.from(text);
+    while (signs.length > 1 && context.measureText(signs.join("") + "…").width > width) signs.pop();
+    return signs.join("") + "…";
+  };
+  // values as pixels; NaN stays clear, so that what lies below (the hatch) shows through
+  R.picture = (values, rows, cols, norm, kind = "sequential") => {
+    const table = R.ramp(kind);
+    const canvas = document.createElement("canvas");
+    canvas.width = cols;
+    canvas.height = rows;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(cols, rows);
+    const pixels = image.data;
+    for (let at = 0; at < rows * cols; at++) {
+      const value = values[at];
+      if (value !== value) continue;
+      const from = 3 * step(norm.of(value));
+      pixels[4 * at] = table[from];
+      pixels[4 * at + 1] = table[from + 1];
+      pixels[4 * at + 2] = table[from + 2];
+      pixels[4 * at + 3] = 255;
+    }
+    context.putImageData(image, 0, 0);
+    return canvas;
+  };
+  R.hatch = (context, x, y, width, height) => {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const pen = tile.getContext("2d");
+    pen.fillStyle = R.css("--panel");
+    pen.fillRect(0, 0, 8, 8);
+    pen.strokeStyle = R.css("--line");
+    pen.lineWidth = 1.2;
+    pen.beginPath();
+    for (const shift of [-8, 0, 8]) {
+      pen.moveTo(shift - 1, 9);
+      pen.lineTo(shift + 9, -1);
+    }
+    pen.stroke();
+    context.fillStyle = context.createPattern(tile, "repeat");
+    context.fillRect(x, y, width, height);
+  };
+  R.legend = (canvas, norm, kind = "sequential", width = 240) => {
+    const context = R.canvas(canvas, width, 30);
+    const table = R.ramp(kind);
+    const left = 16, span = width - 32;
+    for (let x = 0; x < span; x++) {
+      context.fillStyle = css(table, step(x / (span - 1)));
+      context.fillRect(left + x, 0, 1.5, 10);
+    }
+    context.fillStyle = R.css("--quiet");
+    context.font = R.font(11);
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    for (const [place, value] of norm.ticks) {
+      const first = place === 0 && norm.log ? "≤" : "";
+      context.fillRect(left + place * (span - 1), 10, 1, 3);
+      context.fillText(first + R.number(value), left + place * (span - 1), 16);
+    }
+    canvas.setAttribute("aria-label", R.t("legend.text", { low: R.number(norm.low), high: R.number(norm.high) }));
+    canvas.setAttribute("role", "img");
+  };
+
+  // ---- long work in short slices, so that the page always answers ----
+  R.slice = (work, each = 12) => {
+    let stopped = false;
+    const promise = new Promise((resolve, reject) => {
+      function go() {
+        if (stopped) return resolve(null);
+        const end = performance.now() + each;
+        try {
+          for (;;) {
+            const { done, value } = work.next();
+            if (done) return resolve(value);
+            if (performance.now() > end) break;
+          }
+        } catch (error) {
+          return reject(error);
+        }
+        setTimeout(go, 0);
+      }
+      go();
+    });
+    return { promise, cancel: () => void (stopped = true) };
+  };
+
+  // ---- maps as densities: the mean weight of a pair in each cell, so that every zoom has one unit ----
+  const extent = (count, size, total) =>
+    Float32Array.from({ length: count }, (_, at) => Math.min(size, total - at * size));
+  R.coarse = async (id) => {
+    const entry = R.entry(id);
+    const name = R.detailed(id) ? "map" : "thumb";
+    const values = await R.blob(entry.blobs[name]);
+    const [rows, cols] = R.shape(entry.blobs[name]);
+    const width = name === "map" ? entry.width : [Math.ceil(entry.n / rows), Math.ceil(entry.m / cols)];
+    const across = extent(cols, width[1], entry.m);
+    const cells = new Float32Array(rows * cols);
+    let most = 0;
+    for (let r = 0; r < rows; r++) {
+      for (let c = 0; c < cols; c++) {
+        const density = values[r * cols + c] / Math.max(across[c], 1);
+        cells[r * cols + c] = density;
+        if (density > most) most = density;
+      }
+    }
+    return { cells, rows, cols, width, most, name };
+  };
+})();

@@ -1,0 +1,150 @@
+// one store for what the reader chose; the address keeps it, listeners hear of each change
+(() => {
+  const words = typeof WORDS === "undefined" ? JSON.parse(document.getElementById("regard-words").textContent) : WORDS;
+  const first = R.data.entries.find((entry) => R.detailed(entry.id)) || R.data.entries[0];
+  const state = {
+    view: "grid", entry: first ? first.id : -1, other: -1, query: 0, key: -1, zoom: null, sinks: false, log: true,
+    pinned: false, lang: R.data.lang === "zh" ? "zh" : "en", theme: "auto", find: "",
+  };
+  R.state = state;
+  const listeners = [];
+  R.on = (listener) => void listeners.push(listener);
+
+  // ---- address ----
+  // a sandboxed frame may refuse its own address: the page then works without it
+  function readHash() {
+    try {
+      return new URLSearchParams(location.hash.slice(1));
+    } catch {
+      return new URLSearchParams();
+    }
+  }
+  function parse(name, text) {
+    if (name === "zoom") {
+      const edges = text.split(",").map(Number);
+      return edges.length === 4 && edges.every((edge) => Number.isInteger(edge) && edge >= 0) ? edges : null;
+    }
+    if (typeof state[name] === "boolean") return text === "1";
+    if (typeof state[name] === "number") return Number.isInteger(Number(text)) ? Number(text) : state[name];
+    return text;
+  }
+  function print(value) {
+    if (typeof value === "boolean") return value ? "1" : "0";
+    return String(value);
+  }
+  let hashText = "";
+  let timer = 0;
+  function writeHash() {
+    timer = 0;
+    const parts = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) {
+      if (value !== null && value !== "" && value !== -1) parts.set(name, print(value));
+    }
+    hashText = "#" + parts.toString();
+    try {
+      history.replaceState(null, "", hashText);
+    } catch {
+      // no address here; nothing else depends on it
+    }
+  }
+
+  // ---- change ----
+  function settle(next) {
+    // whatever a stale address or a new head says, the numbers stay inside the entry
+    if (!R.entry(next.entry)) next.entry = first ? first.id : -1;
+    if (!R.entry(next.other)) next.other = -1;
+    if (!["auto", "light", "dark"].includes(next.theme)) next.theme = "auto";
+    if (!["en", "zh"].includes(next.lang)) next.lang = "en";
+    const entry = R.entry(next.entry);
+    if (!entry) return;
+    next.query = Math.min(Math.max(next.query, 0), entry.n - 1);
+    next.key = Math.min(Math.max(next.key, -1), entry.m - 1);
+    if (next.zoom) {
+      const [top, bottom, left, right] = next.zoom;
+      if (!(top < bottom && bottom <= entry.n && left < right && right <= entry.m)) next.zoom = null;
+    }
+  }
+  R.set = (patch) => {
+    const before = { ...state };
+    Object.assign(state, patch);
+    settle(state);
+    const changed = {};
+    for (const name of Object.keys(state)) if (state[name] !== before[name]) changed[name] = state[name];
+    if (!Object.keys(changed).length) return;
+    // browsers refuse more than a few address changes a second
+    if (!timer) timer = setTimeout(writeHash, 300);
+    for (const listener of listeners) listener(state, changed);
+  };
+  R.hover = (query, key) => {
+    if (!state.pinned) R.set({ query, key });
+    else R.set({ key });
+  };
+  function readState() {
+    const patch = {};
+    for (const [name, text] of readHash()) if (name in state) patch[name] = parse(name, text);
+    return patch;
+  }
+  Object.assign(state, readState());
+  settle(state);
+  window.addEventListener("hashchange", () => {
+    if (location.hash !== hashText) R.set(readState());
+  });
+
+  // ---- words ----
+  R.t = (key, values = {}) => {
+    const word = words[key];
+    const text = word ? word[state.lang] || word.en : key;
+    return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  };
+  R.number = (x) => {
+    if (x === 0) return "0";
+    if (Math.abs(x) >= 1000) return Math.round(x).toLocaleString("en");
+    if (Math.abs(x) >= 0.001) return String(Number(x.toPrecision(3)));
+    return x.toExponential(1).replace("-", "−");
+  };
+  R.name = (entry, short = false) => {
+    const model = R.data.models.length > 1 && !short ? R.data.models[entry.model] + " · " : "";
+    const cross = entry.kind === "cross" ? R.t("entry.cross") + " · " : "";
+    return model + cross + R.t("entry.name", { layer: entry.layer, head: entry.head });
+  };
+
+  // ---- document ----
+  R.el = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) element.addEventListener(name.slice(2).toLowerCase(), value);
+      else if (name === "dataset") Object.assign(element.dataset, value);
+      else if (name === "class") element.className = value;
+      else if (name === "style") Object.assign(element.style, value);
+      else element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return element;
+  };
+  // an element whose words follow the language
+  R.say = (element, key, attribute = "") => {
+    element.dataset[attribute ? "sayIn" : "say"] = attribute ? attribute + "=" + key : key;
+    if (attribute) element.setAttribute(attribute, R.t(key));
+    else element.textContent = R.t(key);
+    return element;
+  };
+  R.respeak = () => {
+    for (const element of document.querySelectorAll("[data-say]")) element.textContent = R.t(element.dataset.say);
+    for (const element of document.querySelectorAll("[data-say-in]")) {
+      const [attribute, key] = element.dataset.sayIn.split("=");
+      element.setAttribute(attribute, R.t(key));
+    }
+  };
+  let live = null;
+  R.announce = (text) => {
+    live = live || document.getElementById("regard-live");
+    if (live && live.textContent !== text) live.textContent = text;
+  };
+
+  // ---- registers ----
+  R.views = [];
+  R.view = (name, view) => void R.views.push({ name, ...view });
+  R.keys = [];
+  R.key = (combo, description, fn, view = "") => void R.keys.push({ combo, words: description, fn, view });
+})();
