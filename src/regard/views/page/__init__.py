@@ -1,0 +1,120 @@
+"""One HTML file that shows what a model attends to, with the network off."""
+
+from __future__ import annotations
+
+import html
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.core import RegardError
+from regard.core.files import write_whole
+from regard.engine.look import Look
+from regard.views.page.build import build
+from regard.views.page.payload import MIB, Payload
+from regard.views.page.scenes import read_graph, read_image
+from regard.views.page.sides import Sides, Texts
+from regard.views.page.tokens import Labels, label_encoding, label_tokens
+
+__all__ = ["Labels", "Page", "label_encoding", "label_tokens", "page"]
+
+Tokens = Labels | Sequence[str] | Mapping[str, Labels | Sequence[str]]
+Seen = Look | Mapping[str, Look]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its text, where it was written, and itself in a notebook."""
+
+    html: str = field(repr=False)
+    path: pathlib.Path | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
+        """Written whole or not at all."""
+        path = pathlib.Path(path)
+        write_whole(path, self.html)
+        return path
+
+    def _repr_html_(self) -> str:
+        # a frame of its own origin: the page reaches nothing of the notebook, and many of them stand side by side
+        return (
+            '<iframe sandbox="allow-scripts allow-downloads" title="attention" width="100%" height="720"'
+            f' style="border: 0" srcdoc="{html.escape(self.html)}"></iframe>'
+        )
+
+
+def page(
+    seen: Seen,
+    tokens: Tokens,
+    out: str | os.PathLike[str] | None = "attention.html",
+    *,
+    title: str = "",
+    other: Seen | tuple[Seen, Tokens] | None = None,
+    image: Any = None,
+    grid: tuple[int, int] | None = None,
+    skip: int = 0,
+    graph: Any = None,
+    lang: str = "en",
+    heads: int = 8,
+    sequence: int = 0,
+    sides: Sides | None = None,
+) -> Page:
+    """Writes what was seen as one HTML file that needs nothing else: no server, no network.
+
+    >>> import torch
+    >>> from regard.engine.look import look
+    >>> seen = look(torch.eye(3)[None, None], 9 * torch.eye(3)[None, None], keep=True)
+    >>> shown = page({"encoder": seen}, ["to", " be", " or"], out=None, title="a question")
+    >>> "<title>a question</title>" in shown.html
+    True
+
+    `tokens` are labels, or a mapping such as `{"source": …, "target": …}`; `label_encoding` makes labels that join to
+    the text. Where lengths and names do not say whose tokens an attention's queries and keys are, `sides` does:
+    `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens: `(seen, tokens)`.
+    `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens that
+    are no patch. `graph` is edges, (2, count) from and to, or a mapping of `edges` and node positions `at`.
+    """
+    if lang not in ("en", "zh"):
+        raise RegardError(f"page lang must be 'en' or 'zh', got {lang!r}.")
+    if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
+        raise RegardError(f"page heads must be a whole number above 0, got {heads!r}.")
+    texts = Texts(tokens)
+    payload = Payload()
+    payload.read(_name(seen), texts, 0, 0, sequence, sides)
+    described = texts.describe()
+    if other is not None:
+        again, words = (other[0], Texts(other[1], " B")) if isinstance(other, tuple) else (other, texts)
+        first = len(described) if isinstance(other, tuple) else 0
+        payload.read(_name(again), words, 1, first, sequence, sides)
+        described = described + words.describe() if first else texts.describe()
+    if not payload.entries:
+        raise RegardError("page seen is empty: no attention ran under watch(…), or none was chosen.")
+    longest = max(max(entry["n"], entry["m"]) for entry in payload.entries)
+    # 10 MB up to 8,192 tokens, 25 MB at 32,768; what is left of it is for labels and the page's own script
+    budget = int((9 if longest <= 8192 else min(9 + 14.5 * (longest - 8192) / 24576, 50)) * 1e6)
+    payload.fill(heads, budget)
+    extra: dict[str, Any] = {}
+    if image is not None:
+        extra["image"] = read_image(image, grid, skip, [entry["m"] for entry in payload.entries])
+    if graph is not None:
+        extra["graph"] = read_graph(graph, payload, described)
+    text = build(
+        {
+            "version": 1, "title": title, "lang": lang, "note": " ".join(payload.notes), "sides": described,
+            "models": ["A", "B"] if other is not None else [""], "entries": payload.entries,
+            "blobs": payload.blobs.entries, **extra,
+        },
+        payload.blobs.stores,
+    )  # fmt: skip
+    made = Page(text)
+    return made if out is None else Page(text, made.save(out))
+
+
+def _name(seen: Seen) -> Mapping[str, Look]:
+    if isinstance(seen, Look):
+        return {"attention": seen}
+    if not isinstance(seen, Mapping) or not all(isinstance(look, Look) for look in seen.values()):
+        raise RegardError(f"page seen must be a look, or a mapping of names to looks, got {type(seen).__name__}.")
+    return seen

@@ -1,0 +1,107 @@
+"""The document: one file, one script, one style, and a policy that lets nothing else in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ASSETS = (
+    "data.js", "state.js", "draw.js", "grid.js", "map.js", "compare.js", "tokens.js", "text.js", "arcs.js", "align.js",
+    "image.js", "graph.js", "table.js", "export.js", "keys.js", "main.js",
+)  # fmt: skip
+FOLDER = pathlib.Path(__file__).parent / "assets"
+# what ends a script, begins markup or ends a line, as JSON and JavaScript both read it
+ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def build(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
+    """The whole page as text.
+
+    >>> text = build({"title": "</title><script>alert(1)</script>", "lang": "en"}, ["q80AAA=="])
+    >>> text.count("<script>"), "alert(1)<" in text, 'id="regard-blob-0"' in text
+    (1, False, True)
+    """
+    script, style = read_script(), read_asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+    # half a surrogate pair is no character, and no file could hold it
+    title = str(payload["title"]).encode(errors="replace").decode()
+    blobs = "\n".join(
+        f'<script type="text/plain" class="regard-blob" id="regard-blob-{k}">{store}</script>'
+        for k, store in enumerate(stores)
+    )
+    return f"""<!DOCTYPE html>
+<html lang="{html.escape(str(payload["lang"]))}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{html.escape(title or "attention")}</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="regard-page"></main>
+<script type="application/json" id="regard-data">{write_json(payload)}</script>
+{blobs}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def read_script() -> str:
+    """All scripts as one function that runs at once; the words of the surface are a constant of it."""
+    words = read_asset("words.json") or "{}"
+    parts = [f"const WORDS = {write_json(json.loads(words))};", *map(read_asset, ASSETS)]
+    return '(() => {\n"use strict";\n' + "\n".join(part for part in parts if part) + "\n})();\n"
+
+
+def read_asset(name: str) -> str:
+    path = FOLDER / name
+    return path.read_text(encoding="utf-8").replace("\r\n", "\n") if path.exists() else ""
+
+
+def digest(text: str) -> str:
+    """
+    >>> digest("")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_json(data: Any) -> str:
+    """JSON that is valid (no NaN) and that no parser of HTML takes for markup.
+
+    >>> write_json({"a": "</script>", "b": float("nan")})
+    '{"a":"\\\\u003c/script\\\\u003e","b":null}'
+    """
+    text = json.dumps(_clean(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = "".join(f"\\u{ord(c):04x}" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_halves(text) else text
+    return text.translate(ESCAPES)
+
+
+def _has_halves(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _clean(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(key): _clean(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_clean(value) for value in data]
+    return data

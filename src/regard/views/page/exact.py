@@ -1,0 +1,73 @@
+"""Query and key as a page carries them: enough to make any weight again, and how well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engine.look import Look
+from regard.views.page.blobs import LARGEST_HALF, Array
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """Keys less a number per channel, in half precision or in bytes.
+
+    A softmax does not change when every key moves by the same vector: query · shift goes into the row's statistic.
+    So a channel with one huge mean costs no precision, and bytes need no sign.
+    """
+
+    numbers: Array
+    shift: Tensor
+    step: Tensor
+    mean: Tensor
+
+    @classmethod
+    def pack(cls, key: Tensor, small: bool) -> Keys:
+        key = key.double()
+        if small:
+            low, high = key.amin(0), key.amax(0)
+            step = ((high - low) / 255).clamp(min=1e-30)
+            numbers = ((key - low) / step).round()
+            return cls(numbers.to(torch.uint8).numpy(), low, step, numbers.mean(0))
+        shift = key.mean(0)
+        rest = key - shift
+        kind = np.float16 if float(rest.abs().max()) <= LARGEST_HALF else np.float32
+        numbers = rest.numpy().astype(kind)
+        return cls(
+            numbers, shift, torch.ones(key.shape[1], dtype=key.dtype), torch.from_numpy(numbers.astype(float)).mean(0)
+        )
+
+
+def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
+    """Queries and row statistics for these keys: weight = exp(query · key − statistic)."""
+    assert look.query is not None
+    assert look.stat is not None
+    query = look.query.double()
+    wanted = query * keys.step
+    kind = np.float16 if float(wanted.abs().max()) <= LARGEST_HALF and float(wanted.abs().max()) > 1e-3 else np.float32
+    numbers = wanted.numpy().astype(kind)
+    # what rounding the query moves all scores of a row by, goes into the statistic as well
+    lost = wanted - torch.from_numpy(numbers.astype(float))
+    stat = look.stat.double() - query @ keys.shift - lost @ keys.mean
+    return numbers, stat.numpy().astype(np.float32)
+
+
+def measure_error(look: Look, keys: Keys, query: Array, stat: Array, rows: int = 16) -> float:
+    """The largest total variation between a row and what the page will make of it, over rows spread evenly."""
+    assert look.query is not None
+    assert look.key is not None
+    assert look.stat is not None
+    assert look.spans is not None
+    n, m = len(look.stat), len(look.key)
+    chosen = torch.linspace(0, n - 1, min(rows, n)).long()
+    spans, places = look.spans[chosen], torch.arange(m)
+    allowed = (places >= spans[:, :1]) & (places < spans[:, 1:])
+    scores = look.query[chosen].double() @ look.key.double().T - look.stat[chosen, None].double()
+    made = torch.from_numpy(query[chosen].astype(float)) @ torch.from_numpy(keys.numbers.astype(float)).T
+    made = made - torch.from_numpy(stat[chosen].astype(float))[:, None]
+    gap = (scores.exp() - made.exp()).masked_fill(~allowed, 0.0)
+    return float(gap.abs().sum(1).max()) / 2 if gap.numel() else 0.0

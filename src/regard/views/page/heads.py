@@ -1,0 +1,90 @@
+"""Which heads are shown in detail, and what of them fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engine.look import Look
+
+RULE = "low entropy, little weight on the first token, little around the diagonal"
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head of one attention of one sequence: tensors on the CPU without leading axes."""
+
+    look: Look
+    n: int
+    m: int
+    means: dict[str, float]
+
+    @property
+    def interest(self) -> float:
+        """Between 0 and 1: sharp, and neither a sink nor a diagonal."""
+        sharp = 1 - self.means["entropy"] / math.log(max(self.m, 2))
+        # what even weights would have within 8 tokens to either side
+        even = min(1.0, 17 / self.m)
+        near = max(0.0, (self.means["local"] - even) / (1 - even)) if even < 1 else 0.0
+        value = sharp * (1 - self.means["first"]) * (1 - near)
+        return value if math.isfinite(value) else 0.0
+
+
+def split(look: Look, sequence: int) -> list[Look]:
+    """The heads of one sequence.
+
+    >>> from regard.engine.look import look
+    >>> [head.entropy.shape for head in split(look(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)), 1)]
+    [torch.Size([5]), torch.Size([5]), torch.Size([5])]
+    """
+    *lead, _ = look.entropy.shape
+    heads = lead.pop() if len(lead) > 1 else 1
+    has_heads = look.entropy.ndim > 2
+    names = "top_keys top_weights entropy peak total first local distance received map rows query stat spans".split()
+    ends = {"top_keys": 2, "top_weights": 2, "map": 2, "rows": 2, "query": 2, "spans": 2}
+    count = math.prod(lead)
+
+    def pick(x: Tensor, end: int) -> Tensor:
+        """(h, …) of the sequence."""
+        tail = x.shape[x.ndim - end :]
+        x = x.expand(*lead, *([heads] if has_heads else []), *tail)
+        return x.reshape(count, heads, *tail)[sequence].detach().cpu()
+
+    picked = {name: pick(getattr(look, name), ends.get(name, 1)) for name in names if getattr(look, name) is not None}
+    kept = None
+    if look.key is not None:
+        groups, (m, d) = (look.key.shape[-3] if has_heads else 1), look.key.shape[-2:]
+        kept = look.key.expand(*lead, *([groups] if has_heads else []), m, d).reshape(count, groups, m, d)[sequence]
+        kept = kept.detach().cpu()
+    return [
+        Look(**{name: x[h] for name, x in picked.items()}, chosen=look.chosen.cpu(), terms=look.terms, why=look.why,
+             key=None if kept is None else kept[h * len(kept) // heads])
+        for h in range(heads)
+    ]  # fmt: skip
+
+
+def measure(look: Look) -> Head:
+    """A head with the means of its rows."""
+    received = look.received.double()
+    whole = float(received.sum())
+    means = {name: float(getattr(look, name).double().mean()) for name in ("entropy", "first", "local", "distance")}
+    means["received"] = float(received.max()) / whole if whole else 0.0
+    return Head(look, look.entropy.shape[-1], look.received.shape[-1], means)
+
+
+def shrink(map: Tensor, n: int, width: int, longest: int = 64) -> np.ndarray:
+    """A map of at most 64 by 64 cells: of the weight of a cell's queries, the share that lies in the cell.
+
+    >>> shrink(torch.eye(128), 128, 1).shape
+    (64, 64)
+    """
+    rows, columns = (-(-size // longest) or 1 for size in map.shape)
+    big = torch.nn.functional.pad(map, (0, -map.shape[1] % columns, 0, -map.shape[0] % rows))
+    big = big.reshape(big.shape[0] // rows, rows, big.shape[1] // columns, columns).sum((1, 3))
+    first = torch.arange(big.shape[0]) * rows * width
+    queries = (n - first).clamp(max=rows * width, min=1)
+    return (big / queries[:, None]).abs().float().numpy()

@@ -1,0 +1,99 @@
+"""Whose tokens the queries and keys of an attention are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from regard.core import RegardError
+from regard.views.page.tokens import Labels
+
+Sides = Mapping[str, tuple[str, str]]
+
+
+class Texts:
+    """The sides of a page: all texts whose tokens attend or are attended to.
+
+    >>> texts = Texts({"source": ["a", "b", "c"], "target": ["x", "y"]})
+    >>> texts.place("decoder.cross", 2, 3), texts.place("encoder", 3, 3)
+    ((1, 0), (0, 0))
+    """
+
+    def __init__(self, tokens: Labels | Sequence[str] | Mapping[str, Labels | Sequence[str]], suffix: str = "") -> None:
+        given = tokens if isinstance(tokens, Mapping) else {"text": tokens}
+        if not given:
+            raise RegardError("page tokens must be a list of labels, or a mapping of names to lists; got none.")
+        self.names = [str(name) for name in given]
+        self.suffix = suffix
+        self.labels = [Labels.read(name, labels) for name, labels in given.items()]
+
+    def place(self, name: str, n: int, m: int, kind: str = "", sides: Sides | None = None) -> tuple[int, int]:
+        """The sides of an attention's queries and keys: as told, or by their lengths, its kind and its name."""
+        for pattern, pair in (sides or {}).items():
+            if fnmatchcase(name, pattern):
+                return self._find(name, pattern, pair, n, m)
+        sizes = [len(labels) for labels in self.labels]
+        pairs = [(q, k) for k, length in enumerate(sizes) if length == m for q in range(len(sizes)) if sizes[q] == n]
+        if not pairs and kind != "cross" and n < m and m in sizes:
+            # a step with a cache: the last queries of the keys' own text
+            key = sizes.index(m)
+            return self._tail(key, n), key
+        if not pairs:
+            counts = ", ".join(f"{side} {size}" for side, size in zip(self.names, sizes, strict=True))
+            raise RegardError(
+                f"page tokens fit not {name[:60]!r}, {n} queries by {m} keys: {counts[:60]} labels. Mend."
+            )
+        pairs = _keep(pairs, lambda q, k: (q != k) == (kind == "cross")) if kind else pairs
+        parts = name.lower().replace("#", ".").split(".")
+        if len(pairs) > 1 and {"source", "target"} <= set(self.names):
+            source, target = self.names.index("source"), self.names.index("target")
+            if "decoder" in parts:
+                pairs = _keep(pairs, lambda q, k: q == target)
+            elif "encoder" in parts:
+                pairs = _keep(pairs, lambda q, k: q == k == source)
+            if any("cross" in part or "encoder_attn" in part or "encdec" in part for part in parts):
+                pairs = _keep(pairs, lambda q, k: (q, k) == (target, source))
+            elif "decoder" in parts and not kind:
+                pairs = _keep(pairs, lambda q, k: q == k)
+        if len(pairs) > 1:
+            raise RegardError(
+                f"page cannot tell which tokens {name[:60]!r} is of ({n} by {m} fits several)."
+                " Name them: sides={pattern: (query side, key side)}."
+            )
+        return pairs[0]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """As the page's data has them."""
+        sides = []
+        for name, labels in zip(self.names, self.labels, strict=True):
+            side: dict[str, Any] = {"name": name + self.suffix, "labels": list(labels.labels), "joined": labels.joined}
+            if any(labels.special):
+                side["special"] = list(labels.special)
+            if any(labels.marks):
+                side["marks"] = [k for k, is_mark in enumerate(labels.marks) if is_mark]
+            sides.append(side)
+        return sides
+
+    def _find(self, name: str, pattern: str, pair: tuple[str, str], n: int, m: int) -> tuple[int, int]:
+        if len(pair) != 2 or not set(pair) <= set(self.names):
+            raise RegardError(f"page sides[{pattern[:40]!r}] must be two of {self.names}, got {pair!r}."[:200])
+        query, key = self.names.index(pair[0]), self.names.index(pair[1])
+        sizes = len(self.labels[query]), len(self.labels[key])
+        if sizes != (n, m):
+            raise RegardError(
+                f"page sides[{pattern[:40]!r}] has {sizes[0]} by {sizes[1]} labels, {name[:60]!r} {n} by {m}: name others."
+            )
+        return query, key
+
+    def _tail(self, key: int, n: int) -> int:
+        name = f"{self.names[key]} (last {n})"
+        if name not in self.names:
+            self.names.append(name)
+            self.labels.append(self.labels[key].tail(n))
+        return self.names.index(name)
+
+
+def _keep(pairs: list[tuple[int, int]], rule: Any) -> list[tuple[int, int]]:
+    """Those that follow the rule, or all where none does."""
+    return [pair for pair in pairs if rule(*pair)] or pairs
