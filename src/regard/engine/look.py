@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Bias, Mask, RegardError, Score, Weigh
+from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift
@@ -51,7 +51,7 @@ class Look:
     chosen: Int[Tensor, " chosen"]
     # the call's terms in words
     terms: str = ""
-    # with keep=True: weight(i, j) = exp(query_i · key_j − stat_i) for spans[i, 0] <= j < spans[i, 1], and zero elsewhere
+    # with keep=True, weight(i, j) is exp(query_i · key_j − stat_i) for spans[i, 0] <= j < spans[i, 1], else zero
     query: Float[Tensor, "*p i d"] | None = None
     key: Float[Tensor, "*b g j d"] | None = None
     stat: Float[Tensor, "*p i"] | None = None
@@ -63,12 +63,14 @@ class Look:
     def block(self) -> tuple[int, int]:
         """How many queries and keys a cell of the map covers, the last ones aside."""
         n, m = self.entropy.shape[-1], self.received.shape[-1]
-        return tuple(-(-size // max(count, 1)) or 1 for size, count in zip((n, m), self.map.shape[-2:], strict=True))  # type: ignore[return-value]
+        lines, columns = self.map.shape[-2:]
+        return max(-(-n // max(lines, 1)), 1), max(-(-m // max(columns, 1)), 1)
 
     def to(self, device: str | torch.device) -> Self:
         """The same look, its tensors on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)})
+        moved: dict[str, Any] = {name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)}
+        return replace(self, **moved)
 
     def __repr__(self) -> str:
         *lead, n = self.entropy.shape
@@ -113,18 +115,19 @@ def look(
     terms = ", ".join(str(term) for term in (score, weigh, mask, bias) if term is not None)
     query, key, value = (fold(x, sizes) for x in (query, key, value))
     with torch.autocast(sizes.device.type, enabled=False):
-        lifted, *pair, _ = lift(call, query, key, value)
-        found = walk(lifted, *pair, wanted)
-        kept = keep_rows(lifted, pair[0], key) if keep else {}
-    shown = {name: _unfold(x, sizes.lead, sizes.has_heads) if isinstance(x, Tensor) else x
-             for name, x in (found | kept).items()}  # fmt: skip
+        lifted, rows_of_query, rows_of_key, _ = lift(call, query, key, value)
+        kept: dict[str, Any] = keep_rows(lifted, rows_of_query, key) if keep else {}
+        found = walk(lifted, rows_of_query, rows_of_key, wanted, has_stat="query" in kept)
+    shown: dict[str, Any] = {
+        name: _unfold(x, sizes) if isinstance(x, Tensor) else x for name, x in (found | kept).items()
+    }
     chosen = torch.tensor(wanted.rows, dtype=torch.int64, device=sizes.device)
     return Look(**shown, chosen=chosen, terms=terms)
 
 
-def _unfold(x: Tensor, lead: tuple[int, ...], has_heads: bool) -> Tensor:
+def _unfold(x: Tensor, sizes: Sizes) -> Tensor:
     """(b, h, …) in the caller's own axes."""
-    return x.reshape(*lead, *(x.shape[1:] if has_heads else x.shape[2:]))
+    return x.reshape(*sizes.lead, *(x.shape[1:] if sizes.has_heads else x.shape[2:]))
 
 
 def _count(name: str, count: int, least: int) -> int:

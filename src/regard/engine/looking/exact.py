@@ -1,4 +1,4 @@
-"""Query, key and one number a row, from which any weight of a softmax of dot products can be made again."""
+"""Query and key of a softmax of dot products, from which any weight can be made again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAIRS = 2**21
 
 
 def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]:
-    """`query`, `key`, `stat` and `spans` of a lifted call, or `why` not. The key has its own heads, not the query's."""
+    """`query`, `key` and `spans` of a lifted call, or `why` not. The key has its own heads, not the query's."""
     why = refuse(call)
     if why is not None:
         return {"why": why}
@@ -24,8 +24,7 @@ def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]
     rows = call.score.as_dot(query, key.to(query.dtype))
     assert rows is not None
     query, key, scale = rows
-    query = (query * scale).contiguous()
-    return {"query": query, "key": key, "stat": _sum_up(call, query, key, spans), "spans": spans, "why": ""}
+    return {"query": query * scale, "key": key, "spans": spans, "why": ""}
 
 
 def refuse(call: Call) -> str | None:
@@ -66,25 +65,3 @@ def find_spans(call: Call) -> Tensor | None:
         part[..., 0] = torch.where(count == 0, 0, first + j.start)
         part[..., 1] = torch.where(count == 0, 0, ended + j.start)
     return spans
-
-
-def _sum_up(call: Call, query: Tensor, key: Tensor, spans: Tensor) -> Tensor:
-    """log Σ exp(score) of each row, the sink's with them; +inf for a row with no key."""
-    s = call.sizes
-    stat = query.new_empty(s.b, s.h, s.n)
-    sink = call.weigh.sink if isinstance(call.weigh, Softmax) else None
-    step = max(PAIRS // max(s.m, 1), 1)
-    j = torch.arange(s.m, device=s.device)
-    for b in range(s.b):
-        for h in range(s.h):
-            keys = key[b, h * s.g // s.h].T
-            for start in range(0, s.n, step):
-                rows = slice(start, start + step)
-                scores = query[b, h, rows] @ keys
-                span = spans[b, h, rows]
-                hidden = (j < span[:, :1]) | (j >= span[:, 1:])
-                stat[b, h, rows] = scores.masked_fill_(hidden, -torch.inf).logsumexp(-1)
-    if sink is not None:
-        logits = sink.to(stat.dtype).reshape(-1, 1)
-        stat = torch.logaddexp(stat, logits.expand(s.h, 1))
-    return torch.where(stat == -torch.inf, torch.inf, stat)

@@ -28,14 +28,14 @@ class Wanted:
     window: int
 
 
-def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-    """All statistics of a lifted call, shaped (b, h, …)."""
+def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_stat: bool = False) -> dict[str, Tensor]:
+    """All statistics of a lifted call, shaped (b, h, …); with `has_stat` a softmax's log Σ exp(score), too."""
     sizes = call.sizes
     query, key, pair = call.score.prepare(query, key)
     budget = BUDGET.get(sizes.device.type, BUDGET["cuda"])
     work = Work(call, pair, EAGER, budget, pair.tensors)
     layout = lay_out(sizes, call.mask, pair, True, budget)
-    tally = Tally(call, wanted)
+    tally = Tally(call, wanted, has_stat)
     for row in layout.rows(sizes, call.mask):
         allowed = call.allowed(row)
         if allowed is not None:
@@ -43,14 +43,14 @@ def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> dict[str, Te
         bias = None if call.bias is None else call.bias.tile(row)
         rows = cut_queries(query, row), cut_keys(key, row)
         scores = score(pair, *rows, work.of_heads(row), bias, call.compute_dtype)
-        tally.add(row, call.weigh(scores, allowed, row), allowed)
+        tally.add(row, scores, call.weigh(scores, allowed, row), allowed)
     return tally.finish()
 
 
 class Tally:
     """What is known so far of all rows and keys."""
 
-    def __init__(self, call: Call, wanted: Wanted) -> None:
+    def __init__(self, call: Call, wanted: Wanted, has_stat: bool) -> None:
         s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
         self.n, self.m = s.n, s.m
         self.tall, self.wide = (max(-(-size // wanted.map), 1) for size in (s.n, s.m))
@@ -62,17 +62,25 @@ class Tally:
         self.top_weights = blank(s.n, top)
         self.top_keys = blank(s.n, top, dtype=torch.int64).fill_(-1)
         self.of_rows = {name: blank(s.n) for name in ("entropy", "peak", "total", "first", "local", "distance")}
+        if has_stat:
+            # a row with no key has weights of exp(score − ∞)
+            self.of_rows["stat"] = blank(s.n).fill_(torch.inf)
         # sums over very many rows
         self.received = blank(s.m, dtype=torch.float64)
         self.map = blank(-(-s.n // self.tall), -(-s.m // self.wide), dtype=torch.float64)
         self.rows = blank(len(wanted.rows), s.m)
 
-    def add(self, tile: Tile, weights: Tensor, allowed: Tensor | None) -> None:
+    def add(self, tile: Tile, scores: Tensor, weights: Tensor, allowed: Tensor | None) -> None:
         """Measure whole rows; keys outside the tile's have no weight."""
         self._rank(tile, weights, allowed)
         own = {name: cut_queries(x, tile) for name, x in self.of_rows.items()}
         own["total"].copy_(weights.sum(-1))
-        own["peak"].copy_(weights.amax(-1).clamp_min_(0.0))
+        peak, at = weights.max(-1)
+        own["peak"].copy_(peak.clamp_min(0.0))
+        if "stat" in own:
+            # the largest weight is e^(score − stat) as any other is
+            best = scores.gather(-1, at[..., None])[..., 0]
+            own["stat"].copy_(torch.where(peak > 0, best - peak.log(), torch.inf))
         if tile.j.start == 0:
             own["first"].copy_(weights[..., 0])
         i, j = (torch.arange(r.start, r.stop, device=tile.device) for r in (tile.i, tile.j))
