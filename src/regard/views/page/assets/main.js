@@ -4,7 +4,10 @@
   const order = ["grid", "map", "text", "arcs", "align", "compare", "image", "graph", "table"];
   const place = (view) => (order.indexOf(view.name) < 0 ? order.length : order.indexOf(view.name));
   R.views.sort((a, b) => place(a) - place(b));
-  const root = document.getElementById("regard") || document.body.appendChild(el("div", { id: "regard" }));
+  const root = el("div", { id: "regard" });
+  const given = document.getElementById("regard-page") || document.body.appendChild(el("div"));
+  // the header is no part of the main landmark
+  given.replaceWith(root);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
   // ---- theme and language ----
@@ -162,7 +165,7 @@
       tabs.scrollLeft = view.tab.offsetLeft - tabs.clientWidth / 2;
       shown = view;
     }
-    view.show(state, patch);
+    return view.show(state, patch);
   }
   function controls() {
     for (const { button, name } of toggles) button.setAttribute("aria-pressed", String(state[name]));
@@ -192,8 +195,13 @@
   describe();
   controls();
   width = panelArea.getBoundingClientRect().width;
-  R.ready = Promise.resolve(refresh({})).then(() => (shown && shown.painted) || null).then(() => {
-    document.documentElement.dataset.ready = "1";
+  // a frame that is not on screen gets no animation frame, and is ready all the same
+  const frame = () => new Promise((resolve) => {
+    requestAnimationFrame(() => requestAnimationFrame(resolve));
+    setTimeout(resolve, 250);
+  });
+  R.ready = Promise.resolve(refresh({})).then(frame).then(() => {
     performance.mark("regard-first-paint");
+    document.documentElement.dataset.ready = "1";
   });
 })();

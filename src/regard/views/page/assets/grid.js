@@ -1,0 +1,189 @@
+// overview: every head as a thumbnail on one canvas, one colour norm, sortable
+(() => {
+  const { el, say } = R;
+  const orders = {
+    layer: null,
+    entropy: (entry) => entry.stats.entropy,
+    local: (entry) => -entry.stats.local,
+    first: (entry) => -entry.stats.first,
+    received: (entry) => -entry.stats.received,
+  };
+  const gap = 8;
+  let canvas, buttons, sorter, frame, legend, caption, detailBox;
+  let order = "layer";
+  let cells = [];
+  let pictures = null;
+  let active = -1;
+  let size = 96;
+  let columns = 1;
+  let painted = "";
+
+  const number = (x) => (Number.isFinite(x) ? R.number(x) : "–");
+  const statistics = (entry) =>
+    R.t("grid.stats", {
+      entropy: number(entry.stats.entropy), first: number(entry.stats.first), local: number(entry.stats.local),
+      received: number(entry.stats.received), distance: number(entry.stats.distance),
+    });
+
+  async function load() {
+    const entries = R.data.entries;
+    const thumbs = await Promise.all(entries.map((entry) => R.blob(entry.blobs.thumb)));
+    let most = 0;
+    for (const thumb of thumbs) for (const value of thumb) if (value > most) most = value;
+    return new Map(entries.map((entry, at) => [entry.id, { values: thumbs[at], shape: R.shape(entry.blobs.thumb), most }]));
+  }
+
+  // ---- places ----
+  // in layer order each attention is a line of its own; sorted, the heads flow
+  function arrange(width) {
+    const entries = [...R.data.entries];
+    const lanes = [];
+    for (const entry of entries) {
+      const last = lanes[lanes.length - 1];
+      if (last && last[0].name === entry.name && last[0].model === entry.model) last.push(entry);
+      else lanes.push([entry]);
+    }
+    const widest = Math.max(...lanes.map((lane) => lane.length));
+    const gutter = order === "layer" ? 56 : 0;
+    const room = width - gutter;
+    const ideal = order === "layer" ? widest : Math.ceil(Math.sqrt(entries.length * 1.6));
+    size = Math.max(40, Math.min(128, Math.floor((room + gap) / ideal) - gap));
+    columns = Math.max(1, Math.floor((room + gap) / (size + gap)));
+    cells = [];
+    const lead = order === "layer" ? 0 : 20;
+    const pitch = { x: size + gap, y: size + gap + lead };
+    if (order !== "layer") {
+      entries.sort((a, b) => orders[order](a) - orders[order](b) || a.id - b.id);
+      lanes.splice(0, lanes.length, entries);
+    }
+    let top = 0;
+    for (const lane of lanes) {
+      lane.forEach((entry, at) => {
+        const line = Math.floor(at / columns);
+        const y = top + line * pitch.y;
+        cells.push({ entry, x: gutter + (at % columns) * pitch.x, y, line: y, first: at === 0, gutter, lead });
+      });
+      top += Math.ceil(lane.length / columns) * pitch.y;
+    }
+    return Math.max(top - gap, size);
+  }
+
+  // ---- paint ----
+  function paint() {
+    const width = Math.max(240, frame.clientWidth);
+    const height = arrange(width);
+    const context = R.canvas(canvas, width, height);
+    const log = R.state.log;
+    const any = pictures.values().next().value;
+    const norm = R.norm(any ? any.most : 1, log, 3);
+    context.font = R.font(12);
+    context.textBaseline = "middle";
+    for (const { entry, x, y, first, gutter, lead } of cells) {
+      const { values, shape } = pictures.get(entry.id);
+      context.imageSmoothingEnabled = shape[0] > size;
+      context.drawImage(R.picture(values, shape[0], shape[1], norm), x, y, size, size);
+      context.fillStyle = R.css("--quiet");
+      if (gutter && first) {
+        const sign = entry.kind === "cross" ? "×" : "";
+        context.fillText(R.clip(context, R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
+      }
+      if (lead) context.fillText(R.clip(context, entry.layer + "." + entry.head, size), x, y + size + 10);
+    }
+    R.legend(legend, norm);
+    buttons.style.height = height + "px";
+    place();
+  }
+  // one real button for each head lies over the canvas, so that keyboard and reader find every head
+  function place() {
+    const made = cells.map(({ entry, x, y }, at) => {
+      const button = el("button", {
+        class: "thumb", type: "button", "aria-label": R.name(entry) + ". " + statistics(entry),
+        tabindex: entry.id === active ? "0" : "-1", dataset: { id: entry.id, at },
+        "aria-current": entry.id === R.state.entry ? "true" : null,
+      });
+      Object.assign(button.style, { left: x + "px", top: y + "px", width: size + "px", height: size + "px" });
+      button.classList.toggle("detailed", R.detailed(entry.id));
+      return button;
+    });
+    buttons.replaceChildren(...made);
+  }
+  const cellOf = (event) => {
+    const button = event.target.closest(".thumb");
+    return button ? cells[Number(button.dataset.at)] : null;
+  };
+  function tell(entry) {
+    caption.textContent = R.name(entry) + " — " + statistics(entry);
+    detailBox.textContent = R.t("rows." + R.rowKind(entry.id));
+    detailBox.dataset.kind = R.rowKind(entry.id);
+  }
+  function open(entry) {
+    R.set({ entry: entry.id, view: "map", zoom: null });
+  }
+  function move(event) {
+    const from = cells.findIndex(({ entry }) => entry.id === active);
+    if (from < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+    const last = cells.length - 1;
+    const here = cells[from];
+    // up and down go to the head in the next line whose place is nearest
+    const line = (down) => {
+      const others = cells.filter((cell) => (down ? cell.y > here.y : cell.y < here.y));
+      if (!others.length) return from;
+      const y = down ? Math.min(...others.map((cell) => cell.y)) : Math.max(...others.map((cell) => cell.y));
+      const near = others.filter((cell) => cell.y === y);
+      near.sort((a, b) => Math.abs(a.x - here.x) - Math.abs(b.x - here.x));
+      return cells.indexOf(near[0]);
+    };
+    const to = {
+      ArrowRight: () => Math.min(from + 1, last), ArrowLeft: () => Math.max(from - 1, 0), Home: () => 0, End: () => last,
+      ArrowDown: () => line(true), ArrowUp: () => line(false),
+    }[event.key];
+    if (!to) return;
+    event.preventDefault();
+    focus(cells[to()].entry.id);
+  }
+  function focus(id) {
+    active = id;
+    for (const button of buttons.children) button.tabIndex = Number(button.dataset.id) === id ? 0 : -1;
+    const button = buttons.querySelector(`[data-id="${id}"]`);
+    if (button) button.focus();
+  }
+
+  function mount(panel) {
+    canvas = el("canvas", { "aria-hidden": "true" });
+    buttons = el("div", { class: "thumbs", role: "group", onkeydown: move,
+      onclick: (event) => cellOf(event) && open(cellOf(event).entry),
+      onpointerover: (event) => cellOf(event) && tell(cellOf(event).entry),
+      onfocusin: (event) => {
+        active = cellOf(event).entry.id;
+        tell(cellOf(event).entry);
+      } });
+    say(buttons, "grid.label", "aria-label");
+    sorter = el("select", { onchange: () => {
+      order = sorter.value;
+      paint();
+      R.announce(R.t("grid.sorted", { order: R.t("grid.order." + order) }));
+    } }, Object.keys(orders).map((name) => say(el("option", { value: name }), "grid.order." + name)));
+    legend = el("canvas");
+    caption = el("p", { class: "grow", dir: "auto" });
+    detailBox = el("span", { class: "chip" });
+    frame = el("div", { class: "grid-frame" }, canvas, buttons);
+    panel.append(
+      el("div", { class: "row bar" },
+        el("label", { class: "field" }, say(el("span"), "grid.sort"), sorter),
+        say(el("span", { class: "note grow" }), "grid.hint"),
+        el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.share"), legend)),
+      el("div", { class: "panel" }, frame),
+      el("div", { class: "row grid-caption" }, caption, detailBox));
+  }
+
+  async function show(state, patch) {
+    pictures = pictures || (await load());
+    active = active < 0 || "entry" in patch ? state.entry : active;
+    const look = [frame.clientWidth, state.log, state.lang, document.documentElement.dataset.theme, state.entry].join();
+    if (look === painted) return;
+    painted = look;
+    paint();
+    if (R.entry(active)) tell(R.entry(active));
+  }
+  R.view("grid", { title: "view.grid", mount, show });
+})();

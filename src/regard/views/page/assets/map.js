@@ -1,0 +1,318 @@
+// map: the coarse picture at once, exact weights of the window as soon as they are computed
+(() => {
+  const { el, say, state } = R;
+  // multiply-adds for one window; about half a second
+  const budget = 4e8;
+  let base, over, frame, aside, about, readout, topList, legend, progress;
+  let coarse = null;
+  let exact = null;
+  let dots = null;
+  let margins = null;
+  let job = null;
+  let drawn = "";
+  let box = null;
+  let norm = null;
+  let started = 0;
+  let drag = null;
+
+  const entryNow = () => R.entry(state.entry);
+  const windowNow = () => state.zoom || [0, entryNow().n, 0, entryNow().m];
+
+  // ---- layout ----
+  function measure() {
+    const entry = entryNow();
+    const width = Math.max(280, frame.clientWidth);
+    const small = width < 560;
+    const left = small ? 72 : 112, top = small ? 72 : 96, right = small ? 40 : 64;
+    const [first, last, from, to] = windowNow();
+    const room = Math.min(width - left - right, 960);
+    const tall = Math.max(280, Math.min(window.innerHeight * 0.68, 900));
+    const aspect = Math.min(Math.max((last - first) / (to - from), 0.35), 2.5);
+    let wide = Math.min(room, (to - from) * 72, tall / aspect);
+    let high = Math.min(wide * aspect, tall);
+    if (entry.n === 1) high = Math.max(high, 40);
+    wide = Math.max(wide, 40);
+    return { x: left, y: top, width: Math.floor(wide), height: Math.floor(high), right, whole: left + Math.floor(wide) + right };
+  }
+
+  // ---- paint ----
+  function paint() {
+    const entry = entryNow();
+    box = measure();
+    const win = windowNow();
+    const bottom = box.y + box.height;
+    const height = bottom + 144;
+    const context = R.canvas(base, box.whole, height);
+    frame.style.height = height + "px";
+    R.hatch(context, box.x, box.y, box.width, box.height);
+    norm = R.norm(exact ? exact.most : coarse.most, state.log);
+    const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
+    context.save();
+    context.beginPath();
+    context.rect(box.x, box.y, box.width, box.height);
+    context.clip();
+    context.imageSmoothingEnabled = false;
+    // while the reader moves, the last exact picture stays on the coarse one until the next is ready
+    for (const layer of exact ? [coarse, exact] : [coarse]) {
+      const [top, end, left, right] = layer.covers;
+      const at = [box.x + (left - win[2]) * wide, box.y + (top - win[0]) * high, (right - left) * wide, (end - top) * high];
+      R.hatch(context, ...at);
+      context.drawImage(R.picture(layer.cells, layer.rows, layer.cols, norm), ...at);
+    }
+    if (dots) paintDots(context, win, wide, high);
+    context.restore();
+    context.strokeStyle = R.css("--edge");
+    context.strokeRect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1);
+    R.rowLabels(context, entry.queries, [win[0], win[1]], box, box.x);
+    R.colLabels(context, entry.keys, [win[2], win[3]], box, box.y);
+    paintMargins(context, win, bottom);
+    R.legend(legend, norm, "sequential", 260);
+  }
+  function paintDots(context, win, wide, high) {
+    const { keys, weights, count } = dots;
+    const w = Math.max(wide, 2), h = Math.max(high, 2);
+    for (let i = win[0]; i < win[1]; i++) {
+      for (let at = i * count; at < (i + 1) * count; at++) {
+        const j = keys[at];
+        if (j < win[2] || j >= win[3]) continue;
+        context.fillStyle = R.colour(norm.of(weights[at]));
+        context.fillRect(box.x + (j - win[2]) * wide, box.y + (i - win[0]) * high, w, h);
+      }
+    }
+  }
+  function caption(context, text, x, y, align) {
+    context.font = R.font(11);
+    context.fillStyle = R.css("--quiet");
+    context.textAlign = align;
+    context.textBaseline = "middle";
+    context.fillText(R.clip(context, text, box.x - 12), x, y);
+  }
+  function paintMargins(context, win, bottom) {
+    if (!margins) return;
+    const [entropy, received] = margins;
+    if (entropy) {
+      const strip = { x: box.x + box.width + 8, y: box.y, width: box.right - 16, height: box.height };
+      R.strip(context, entropy, [win[0], win[1]], strip, { upright: false, colour: "--edge" });
+      caption(context, R.t("map.entropy"), strip.x + strip.width, box.y - 10, "right");
+    }
+    if (received) {
+      const strip = { x: box.x, y: bottom + 8, width: box.width, height: 40 };
+      R.strip(context, received, [win[2], win[3]], strip, { colour: "--edge" });
+      caption(context, R.t("map.received"), box.x - 8, bottom + 28, "right");
+    }
+  }
+  async function paintOver() {
+    const entry = entryNow();
+    const { query, key } = state;
+    const win = windowNow();
+    const context = R.canvas(over, box.whole, box.y + box.height + 144);
+    R.cross(context, box, win, query, key);
+    const high = box.height / (win[1] - win[0]), wide = box.width / (win[3] - win[2]);
+    if (query >= win[0] && query < win[1]) {
+      context.font = R.font(12);
+      const text = R.clip(context, query + " " + R.label(entry.queries, query), box.x - 20);
+      R.tag(context, text, box.x - 4, box.y + (query - win[0] + 0.5) * high, "right");
+    }
+    if (key >= win[2] && key < win[3]) {
+      R.tag(context, key + " " + R.label(entry.keys, key), box.x + (key - win[2] + 0.5) * wide, box.y - 14, "center");
+    }
+    const { row, hidden } = await R.shown(entry.id, query);
+    if (entry.id !== state.entry || query !== state.query) return;
+    const strip = { x: box.x, y: box.y + box.height + 64, width: box.width, height: 64 };
+    if (row) {
+      R.strip(context, row, [win[2], win[3]], strip, { colour: "--accent" });
+      caption(context, R.t("map.row"), box.x - 8, strip.y + 32, "right");
+    }
+    tell(row, hidden);
+    if (started) {
+      performance.measure("regard-row", { start: started, end: performance.now() });
+      started = 0;
+    }
+  }
+  function tell(row, hidden) {
+    const entry = entryNow();
+    const { query, key } = state;
+    const label = R.label(entry.queries, query);
+    const kind = R.rowKind(entry.id);
+    if (!row) {
+      readout.textContent = R.t("map.query", { i: query, label }) + " " + R.t("rows.none.why");
+      topList.replaceChildren();
+      return;
+    }
+    const parts = [R.t("map.query", { i: query, label })];
+    if (key >= 0) {
+      const value = row[key] || kind === "exact" ? R.number(row[key]) : R.t("map.below");
+      parts.push(R.t("map.pair", { j: key, other: R.label(entry.keys, key), value }));
+    }
+    if (margins && margins[0]) parts.push(R.t("map.bits", { value: R.number(margins[0][query]) }));
+    if (hidden) parts.push(R.t("map.hidden", { value: R.number(hidden) }));
+    readout.textContent = parts.join(" ");
+    const best = R.top(row, 10);
+    topList.replaceChildren(...best.map(([j, weight]) => {
+      const bar = el("span", { class: "bar-mark", "aria-hidden": "true" });
+      bar.style.width = Math.max(2, (100 * Math.abs(weight)) / Math.abs(best[0][1])) + "%";
+      return el("li", {}, el("span", { class: "bar-label", dir: "auto" }, j + " " + R.label(entry.keys, j)),
+        el("span", { class: "number" }, R.number(weight)), bar);
+    }));
+  }
+
+  // ---- which picture ----
+  async function refine() {
+    if (job) job.cancel();
+    const entry = entryNow();
+    const id = entry.id;
+    const win = windowNow();
+    const kind = R.rowKind(id);
+    const size = (win[1] - win[0]) * (win[3] - win[2]);
+    const hidden = state.sinks ? R.sinks(entry.keys) : [];
+    const source = kind === "exact" ? await R.source(id) : null;
+    if (id !== state.entry) return;
+    const cost = size * (source && source.width ? source.width : 1);
+    if (source && cost <= budget) {
+      progress.hidden = cost < 4e7;
+      const own = (job = R.slice(R.tile(source, win, [box.height, box.width].map((side) => side * 2), hidden)));
+      const tile = await own.promise;
+      if (!tile || own !== job) return;
+      progress.hidden = true;
+      exact = { ...tile, id, covers: win, most: R.largest(tile.cells) };
+      about.textContent = R.t(source.map ? "map.every" : "map.exact");
+    } else {
+      const [tall, wide] = coarse.width;
+      const text = coarse.name === "thumb" ? "map.thumb" : kind === "exact" ? "map.blocks" : "map.dots";
+      about.textContent = R.t(text, { rows: tall, cols: wide });
+      exact = null;
+      dots = kind === "top" && size <= 4e6 ? await loadDots(entry) : null;
+      if (id !== state.entry) return;
+    }
+    paint();
+    paintOver();
+  }
+  async function loadDots(entry) {
+    const { top_keys: keysAt, top_weights: weightsAt } = entry.blobs;
+    const [keys, weights] = await Promise.all([R.blob(keysAt), R.blob(weightsAt)]);
+    return { keys, weights, count: R.shape(keysAt)[1] };
+  }
+  async function show(now, patch) {
+    const entry = entryNow();
+    if (!entry) return;
+    const look = [entry.id, state.zoom, state.log, state.sinks, state.lang, document.documentElement.dataset.theme, frame.clientWidth].join();
+    if (look === drawn) return paintOver();
+    const id = entry.id;
+    const load = (name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null);
+    const loads = [R.coarse(id), R.spans(id), load("entropy"), load("received")];
+    const [loaded, spans, entropy, received] = await Promise.all(loads);
+    if (id !== state.entry) return;
+    margins = [entropy, received];
+    if (!exact || exact.id !== id || "sinks" in patch) exact = null;
+    dots = null;
+    const { rows, cols, width } = loaded;
+    coarse = { ...loaded, cells: loaded.cells.slice(), covers: [0, rows * width[0], 0, cols * width[1]] };
+    const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
+    if (spans) R.maskCells(coarse.cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
+    over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
+    paint();
+    drawn = look;
+    await paintOver();
+    refine();
+  }
+
+  // ---- hands ----
+  function place(event) {
+    const area = over.getBoundingClientRect();
+    const win = windowNow();
+    const i = win[0] + ((event.clientY - area.top - box.y) / box.height) * (win[1] - win[0]);
+    const j = win[2] + ((event.clientX - area.left - box.x) / box.width) * (win[3] - win[2]);
+    return { i, j, inside: i >= win[0] && i < win[1] && j >= win[2] && j < win[3] };
+  }
+  function zoom(factor, i = state.query, j = Math.max(state.key, 0)) {
+    const { n, m } = entryNow();
+    const win = windowNow();
+    // from the keyboard the place may be out of sight: go there first
+    const seen = i >= win[0] && i < win[1] && j >= win[2] && j < win[3];
+    R.set({ zoom: R.zoomed(seen ? win : centred(win, i, j), factor, i, j, n, m) });
+  }
+  function centred(win, i, j) {
+    const { n, m } = entryNow();
+    const fit = (size, at, total) => {
+      const start = Math.round(Math.min(Math.max(at - size / 2, 0), total - size));
+      return [start, start + size];
+    };
+    return [...fit(win[1] - win[0], i, n), ...fit(win[3] - win[2], j, m)];
+  }
+  function onMove(event) {
+    if (!box) return;
+    if (drag && event.buttons) {
+      const { n, m } = entryNow();
+      const [top, bottom, left, right] = drag.win;
+      const rows = Math.round(((drag.y - event.clientY) / box.height) * (bottom - top));
+      const cols = Math.round(((drag.x - event.clientX) / box.width) * (right - left));
+      if (!drag.moved && Math.hypot(drag.x - event.clientX, drag.y - event.clientY) < 4) return;
+      drag.moved = true;
+      const down = Math.min(Math.max(rows, -top), n - bottom), along = Math.min(Math.max(cols, -left), m - right);
+      if (state.zoom) R.set({ zoom: [top + down, bottom + down, left + along, right + along] });
+      return;
+    }
+    const { i, j, inside } = place(event);
+    if (!inside) return;
+    started = started || performance.now();
+    R.hover(Math.floor(i), Math.floor(j));
+  }
+  function onUp(event) {
+    const moved = drag && drag.moved;
+    drag = null;
+    const { i, j, inside } = place(event);
+    if (!moved && inside) R.set({ query: Math.floor(i), key: Math.floor(j), pinned: !state.pinned || Math.floor(i) !== state.query });
+  }
+  function onWheel(event) {
+    const { i, j, inside } = place(event);
+    // at the whole map, a wheel away from it scrolls the page
+    if (!inside || (event.deltaY > 0 && !state.zoom)) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, i, j);
+  }
+  function onKey(event) {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const move = moves[event.key];
+    if (!move || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    const { n, m } = entryNow();
+    const query = Math.min(Math.max(state.query + move[0], 0), n - 1);
+    const key = Math.min(Math.max(state.key + move[1], 0), m - 1);
+    const win = windowNow();
+    const seen = query >= win[0] && query < win[1] && key >= win[2] && key < win[3];
+    started = performance.now();
+    R.set({ query, key, ...(seen ? {} : { zoom: centred(win, query, key) }) });
+    setTimeout(() => R.announce(readout.textContent), 150);
+  }
+
+  function mount(panel) {
+    base = el("canvas", { class: "map-base", "aria-hidden": "true" });
+    over = el("canvas", { class: "map-over", tabindex: "0", role: "application", "aria-describedby": "map-readout",
+      onpointermove: onMove, onpointerup: onUp, onkeydown: onKey, ondblclick: (event) => {
+        const { i, j, inside } = place(event);
+        if (inside) zoom(0.5, i, j);
+      }, onpointerdown: (event) => (drag = { x: event.clientX, y: event.clientY, win: windowNow(), moved: false }) });
+    over.addEventListener("wheel", onWheel, { passive: false });
+    frame = el("div", { class: "map-frame" }, base, over);
+    about = el("span", { class: "note grow" });
+    progress = say(el("span", { class: "chip", hidden: true }), "map.computing");
+    readout = el("p", { id: "map-readout", dir: "auto" });
+    topList = el("ol", { class: "bars" });
+    legend = el("canvas");
+    const button = (key, sign, fn) => say(el("button", { class: "button square", type: "button", onclick: fn }, sign), key, "aria-label");
+    aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, say(el("h3"), "map.top"), topList);
+    panel.append(
+      el("div", { class: "row bar" },
+        el("div", { class: "row" }, button("map.in", "+", () => zoom(0.5)), button("map.out", "−", () => zoom(2)),
+          button("map.reset", "⤢", () => R.set({ zoom: null }))),
+        about, progress,
+        el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.weight"), legend)),
+      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame), aside));
+  }
+  R.view("map", { title: "view.map", mount, show });
+  R.key("z", "key.zoom", () => zoom(0.5), "map");
+  R.key("+", "key.zoom", () => zoom(0.5), "map");
+  R.key("-", "key.out", () => zoom(2), "map");
+  R.key("0", "key.reset", () => R.set({ zoom: null }), "map");
+  R.key("l", "key.log", () => R.set({ log: !state.log }));
+})();

@@ -1,0 +1,169 @@
+// the parts of a map: the picture of a window of it, its axes, its strips, its cross hair
+(() => {
+  // ---- pictures of a window [top, bottom) x [left, right) ----
+  // the keys that any query of a block may see; outside them a cell is masked, which is not the same as a small weight
+  R.allowed = (spans, from, to) => {
+    let start = Infinity, stop = 0;
+    for (let i = from; i < to; i++) {
+      if (spans[2 * i + 1] <= spans[2 * i]) continue;
+      if (spans[2 * i] < start) start = spans[2 * i];
+      if (spans[2 * i + 1] > stop) stop = spans[2 * i + 1];
+    }
+    return [start, stop];
+  };
+  R.maskCells = (cells, rows, cols, spans, edgesOfRow, edgesOfCol) => {
+    for (let r = 0; r < rows; r++) {
+      const [start, stop] = R.allowed(spans, edgesOfRow(r), edgesOfRow(r + 1));
+      for (let c = 0; c < cols; c++) {
+        if (edgesOfCol(c) >= stop || edgesOfCol(c + 1) <= start) cells[r * cols + c] = NaN;
+      }
+    }
+  };
+  // work for R.slice: exact weights of the window, averaged into at most rows x cols bins
+  R.tile = function* (source, [top, bottom, left, right], most, hidden) {
+    const n = bottom - top, m = right - left;
+    const rows = Math.min(n, most[0]), cols = Math.min(m, most[1]);
+    const cells = new Float32Array(rows * cols);
+    const counts = new Float32Array(cols);
+    const binOf = Int32Array.from({ length: m }, (_, j) => Math.floor((j * cols) / m));
+    for (const bin of binOf) counts[bin]++;
+    const buffer = new Float32Array(m);
+    const rowEdge = (r) => top + Math.ceil((r * n) / rows), colEdge = (c) => left + Math.ceil((c * m) / cols);
+    for (let r = 0; r < rows; r++) {
+      const from = rowEdge(r), to = rowEdge(r + 1), base = r * cols;
+      for (let i = from; i < to; i++) {
+        R.weigh(source, i, left, right, buffer);
+        for (let j = 0; j < m; j++) cells[base + binOf[j]] += buffer[j];
+        yield;
+      }
+      for (let c = 0; c < cols; c++) cells[base + c] /= counts[c] * (to - from);
+    }
+    if (source.spans) R.maskCells(cells, rows, cols, source.spans, rowEdge, colEdge);
+    for (const j of hidden) {
+      const c = j >= left && j < right && cols === m ? j - left : -1;
+      if (c >= 0) for (let r = 0; r < rows; r++) cells[r * cols + c] = NaN;
+    }
+    return { cells, rows, cols };
+  };
+  R.largest = (cells) => {
+    let most = 0;
+    for (const value of cells) if (value > most) most = value;
+    return most;
+  };
+
+  // ---- axes ----
+  const tickSteps = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000];
+  function ticks(from, to, length, least) {
+    const count = to - from;
+    if (length / count >= 11) return { every: true, list: Array.from({ length: count }, (_, at) => from + at) };
+    const stride = tickSteps.find((step) => (step * length) / count >= least) || 100000;
+    const list = [];
+    for (let at = Math.ceil(from / stride) * stride; at < to; at += stride) list.push(at);
+    return { every: false, list };
+  }
+  // text along the left: each token where there is room, else every so many with their number
+  R.rowLabels = (context, side, [from, to], box, room) => {
+    const size = box.height / (to - from);
+    const { every, list } = ticks(from, to, box.height, 32);
+    context.font = R.font(Math.min(13, Math.max(10, size - 1)));
+    context.fillStyle = R.css("--quiet");
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (const i of list) {
+      const text = every ? R.label(side, i) : i + " " + R.label(side, i);
+      context.fillText(R.clip(context, text, room - 10), box.x - 8, box.y + (i - from + 0.5) * size);
+    }
+  };
+  R.colLabels = (context, side, [from, to], box, room) => {
+    const size = box.width / (to - from);
+    const { every, list } = ticks(from, to, box.width, 40);
+    context.font = R.font(Math.min(13, Math.max(10, size - 1)));
+    context.fillStyle = R.css("--quiet");
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    for (const j of list) {
+      const text = every ? R.label(side, j) : j + " " + R.label(side, j);
+      context.save();
+      context.translate(box.x + (j - from + 0.5) * size, box.y - 8);
+      context.rotate(-Math.PI / 2);
+      context.fillText(R.clip(context, text, room - 10), 0, 0);
+      context.restore();
+    }
+  };
+
+  // ---- strips: one number for each row or column of the window, the largest of each pixel ----
+  R.strip = (context, values, [from, to], box, { upright = true, colour = "--accent", most = 0 } = {}) => {
+    const count = to - from;
+    const length = Math.max(1, Math.floor(upright ? box.width : box.height));
+    const depth = upright ? box.height : box.width;
+    let top = most;
+    if (!top) for (let at = from; at < to; at++) if (values[at] > top) top = values[at];
+    context.fillStyle = R.css("--sunk");
+    context.fillRect(box.x, box.y, box.width, box.height);
+    context.fillStyle = R.css(colour);
+    const bars = Math.min(count, length);
+    const thick = length / bars;
+    for (let bar = 0; bar < bars && top > 0; bar++) {
+      let value = 0;
+      const stop = from + Math.ceil(((bar + 1) * count) / bars);
+      for (let at = from + Math.floor((bar * count) / bars); at < stop; at++) if (values[at] > value) value = values[at];
+      if (!value) continue;
+      const high = Math.max(1, Math.min(value / top, 1) * depth);
+      const wide = Math.max(thick > 4 ? thick - 1 : thick, 0.75);
+      if (upright) context.fillRect(box.x + bar * thick, box.y + depth - high, wide, high);
+      else context.fillRect(box.x, box.y + bar * thick, high, wide);
+    }
+    return top;
+  };
+
+  // ---- cross hair ----
+  R.cross = (context, box, [top, bottom, left, right], query, key) => {
+    const high = box.height / (bottom - top), wide = box.width / (right - left);
+    const y = box.y + (query - top) * high, x = box.x + (key - left) * wide;
+    // a dark line inside a light one reads on every colour of the ramp
+    for (const [colour, line] of [["rgba(0, 0, 0, 0.75)", 3], ["rgba(255, 255, 255, 0.95)", 1.2]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.beginPath();
+      if (query >= top && query < bottom) {
+        if (high >= 4) context.rect(box.x, y, box.width, high);
+        else {
+          context.moveTo(box.x, y + high / 2);
+          context.lineTo(box.x + box.width, y + high / 2);
+        }
+      }
+      if (key >= left && key < right) {
+        if (wide >= 4) context.rect(x, box.y, wide, box.height);
+        else {
+          context.moveTo(x + wide / 2, box.y);
+          context.lineTo(x + wide / 2, box.y + box.height);
+        }
+      }
+      context.stroke();
+    }
+  };
+  R.tag = (context, text, x, y, align) => {
+    context.font = R.font(12);
+    const wide = context.measureText(text).width + 12;
+    const left = align === "right" ? x - wide : align === "center" ? x - wide / 2 : x;
+    context.fillStyle = R.css("--ink");
+    context.fillRect(Math.max(left, 0), y - 10, wide, 20);
+    context.fillStyle = R.css("--panel");
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillText(text, Math.max(left, 0) + 6, y + 1);
+  };
+
+  // ---- windows ----
+  // a window of the same shape around a place, inside n x m
+  R.zoomed = ([top, bottom, left, right], factor, i, j, n, m) => {
+    const fit = (from, to, at, total) => {
+      const size = Math.max(Math.min(4, total), Math.min(total, Math.round((to - from) * factor)));
+      const share = (at - from) / Math.max(to - from, 1);
+      const start = Math.round(Math.min(Math.max(at - share * size, 0), total - size));
+      return [start, start + size];
+    };
+    const next = [...fit(top, bottom, i, n), ...fit(left, right, j, m)];
+    return next[1] - next[0] === n && next[3] - next[2] === m ? null : next;
+  };
+})();
