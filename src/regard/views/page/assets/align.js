@@ -1,0 +1,188 @@
+// Alignment of an encoder-decoder's two texts: a column for each and the map of a stretch of both.
+(() => {
+  const kit = R.kit;
+  const ROWS = 40; // of each text at once: what can be read without scrolling far
+  const CELL = 20;
+  if (!R.data.entries.some((entry) => entry.kind === "cross")) return;
+
+  kit.view("align", "view.align", (place) => {
+    const mode = { drop: true, row: 0, column: 0 };
+    const draw = kit.latest();
+    const note = R.el("p", { class: "quiet", id: "align-note" });
+    const summary = R.el("p", { class: "row-summary", id: "align-summary" });
+    const targets = R.el("ol", { class: "align-column", id: "align-targets" });
+    const sources = R.el("ol", { class: "align-column", id: "align-sources" });
+    const titles = [R.el("h3", { id: "align-target-title" }), R.el("h3", { id: "align-source-title" })];
+    const picture = kit.svg("svg", { class: "align-map", id: "align-map", role: "img" });
+    const raster = document.createElement("canvas");
+    const pages = R.el("div", { class: "row" });
+    const body = R.el(
+      "div",
+      { class: "align" },
+      R.el("div", { class: "align-side" }, titles[0], targets),
+      R.el("div", { class: "align-side" }, titles[1], sources),
+      R.el("div", { class: "scroll picture", tabindex: "0", role: "region", "aria-label": R.t("align.map") }, picture),
+    );
+    const other = kit.press("align.choose", () => R.set({ entry: R.data.entries.find((entry) => entry.kind === "cross").id, query: 0 }), {
+      id: "align-choose",
+    });
+    place.append(
+      R.el(
+        "div",
+        { class: "row controls", role: "group", "aria-label": R.t("controls") },
+        kit.check("align-drop", "align.drop", mode.drop, (on) => {
+          mode.drop = on;
+          show(R.state, {});
+        }),
+        pages,
+      ),
+      R.el("p", { class: "note", id: "align-rule" }, R.t("align.rule")),
+      summary,
+      other,
+      body,
+      note,
+    );
+
+    const kept = (side) => {
+      const labels = kit.side(side).labels;
+      const all = labels.map((_, k) => k);
+      const some = all.filter((k) => !mode.drop || !kit.special(side, k));
+      return some.length ? some : all;
+    };
+
+    async function collect(entry, rows, columns, query) {
+      const cells = await Promise.all(rows.map((row) => R.shown(entry.id, row)));
+      const own = await R.shown(entry.id, query);
+      if (!own || !own.row) return { entry, none: true };
+      return { entry, rows, columns, query, cells: cells.map((cell) => cell.row), own: own.row };
+    }
+
+    const list = (element, side, tokens, weights, chosen, pick) => {
+      element.start = 1;
+      element.replaceChildren(
+        ...tokens.map((k) => {
+          const share = weights ? kit.stretch(weights[k] / (kit.largest(tokens.map((j) => weights[j])) || 1)) : 0;
+          const name = R.el("span", { class: "align-token", dir: "auto" }, R.label(side, k));
+          const parts = [R.el("span", { class: "quiet align-index" }, String(k)), name];
+          if (weights) parts.push(R.el("span", { class: "align-weight" }, R.number(weights[k])));
+          const marks = "align-pick" + (k === chosen ? " query" : "") + (kit.special(side, k) ? " special" : "");
+          const button = R.el("button", { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) }, ...parts);
+          button.style.setProperty("--weight", share);
+          if (weights && share > 0.012) {
+            button.style.backgroundColor = R.colour(share);
+            button.style.color = R.ink(share);
+          }
+          if (!weights) button.addEventListener("pointerenter", () => R.hover(k, -1));
+          return R.el("li", {}, button);
+        }),
+      );
+    };
+
+    function map({ entry, rows, columns, cells, query }) {
+      raster.width = columns.length;
+      raster.height = rows.length;
+      const pen = raster.getContext("2d");
+      cells.forEach((row, r) =>
+        columns.forEach((column, c) => {
+          pen.fillStyle = R.colour(kit.stretch(row[column]));
+          pen.fillRect(c, r, 1, 1);
+        }),
+      );
+      const [left, top] = [120, 110];
+      const [width, height] = [columns.length * CELL, rows.length * CELL];
+      const parts = [
+        kit.svg("image", { x: left, y: top, width, height, href: raster.toDataURL(), preserveAspectRatio: "none", class: "pixels" }),
+      ];
+      rows.forEach((row, r) => {
+        const y = top + r * CELL;
+        const chosen = row === query;
+        parts.push(
+          kit.svg("text", { x: left - 6, y: y + 14, class: chosen ? "arc-token query" : "arc-token", "text-anchor": "end", onclick: () => R.set({ query: row, pinned: true }) }, kit.short(R.label(entry.queries, row))),
+        );
+        if (chosen) parts.push(kit.svg("rect", { x: left, y, width, height: CELL, class: "align-band" }));
+        // the strongest key of each row carries a dot: the path of the alignment is seen without its colours
+        let best = 0;
+        columns.forEach((column, c) => (best = cells[r][column] > cells[r][columns[best]] ? c : best));
+        if (cells[r][columns[best]] > 0) {
+          const share = kit.stretch(cells[r][columns[best]]);
+          parts.push(kit.svg("circle", { cx: left + (best + 0.5) * CELL, cy: y + CELL / 2, r: 2.5, fill: R.ink(share) }));
+        }
+      });
+      columns.forEach((column, c) => {
+        const x = left + c * CELL + 13;
+        parts.push(kit.svg("text", { x, y: top - 8, class: "arc-token", transform: `rotate(-60 ${x} ${top - 8})` }, kit.short(R.label(entry.keys, column))));
+      });
+      parts.push(
+        kit.svg("rect", {
+          x: left, y: top, width, height, class: "align-hit",
+          onpointermove: (event) => {
+            const box = event.target.getBoundingClientRect();
+            const row = rows[Math.min(rows.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * rows.length)))];
+            const column = columns[Math.min(columns.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * columns.length)))];
+            if (row === R.state.query && column === R.state.key) return;
+            R.hover(row, column);
+          },
+          onclick: () => R.set({ pinned: !R.state.pinned }),
+        }),
+      );
+      picture.setAttribute("viewBox", `0 0 ${left + width + 90} ${top + height + 8}`);
+      picture.setAttribute("width", left + width + 90);
+      picture.setAttribute("height", top + height + 8);
+      picture.setAttribute("aria-label", R.t("align.label", { n: rows.length, m: columns.length, name: R.name(entry) }));
+      picture.replaceChildren(...parts);
+    }
+
+    function paint(found) {
+      const { entry } = found;
+      body.hidden = Boolean(found.none);
+      if (found.none) {
+        summary.textContent = R.t("row.none");
+        return;
+      }
+      titles[0].textContent = R.t("text.queries", { name: kit.side(entry.queries).name });
+      titles[1].textContent = R.t("text.keys", { name: kit.side(entry.keys).name });
+      list(targets, entry.queries, found.rows, null, found.query, (k) => R.set({ query: k, pinned: true }));
+      list(sources, entry.keys, found.columns, found.own, R.state.key, (k) => R.set({ key: k }));
+      map(found);
+      summary.textContent = kit.summary(entry, found.query, R.top(found.own, 5));
+      const lost = entry.n - kept(entry.queries).length + (entry.m - kept(entry.keys).length);
+      note.textContent = (mode.drop ? R.t("align.dropped", { n: lost }) + " " : "") + kit.kindNote(entry);
+    }
+
+    function turn(key, field, count) {
+      const step = (by) => () => {
+        mode[field] = Math.max(0, Math.min(Math.floor((count - 1) / ROWS) * ROWS, mode[field] + by));
+        show(R.state, { page: true });
+      };
+      const words = R.t(key, { from: mode[field] + 1, to: Math.min(count, mode[field] + ROWS), n: count });
+      return R.el("span", { class: "row" }, kit.press("page.previous", step(-ROWS)), R.el("span", { class: "quiet" }, words), kit.press("page.next", step(ROWS)));
+    }
+
+    function show(state, patch) {
+      const entry = R.entry(state.entry);
+      const cross = entry.kind === "cross";
+      other.hidden = cross;
+      body.hidden = !cross;
+      note.hidden = !cross;
+      pages.hidden = !cross;
+      if (!cross) {
+        summary.textContent = R.t("align.notCross");
+        return;
+      }
+      const [rows, columns] = [kept(entry.queries), kept(entry.keys)];
+      const at = rows.indexOf(state.query);
+      if (at >= 0 && !patch.page) mode.row = Math.floor(at / ROWS) * ROWS;
+      mode.row = Math.min(mode.row, Math.floor((rows.length - 1) / ROWS) * ROWS);
+      const spot = columns.indexOf(state.key);
+      if (spot >= 0 && !patch.page) mode.column = Math.floor(spot / ROWS) * ROWS;
+      mode.column = Math.min(mode.column, Math.floor((columns.length - 1) / ROWS) * ROWS);
+      const turns = [];
+      if (rows.length > ROWS) turns.push(turn("align.rows", "row", rows.length));
+      if (columns.length > ROWS) turns.push(turn("align.columns", "column", columns.length));
+      pages.replaceChildren(...turns);
+      const query = Math.min(state.query, entry.n - 1);
+      draw(collect(entry, rows.slice(mode.row, mode.row + ROWS), columns.slice(mode.column, mode.column + ROWS), query), paint);
+    }
+    return { show };
+  });
+})();

@@ -1,0 +1,191 @@
+// Arcs: the strongest links of a stretch of tokens, from the top-k of each query. One line of tokens where a text attends to
+// itself, two columns where it attends to another.
+(() => {
+  const kit = R.kit;
+  const LINES = 200;
+  const SPAN = { self: 90, cross: 60 }; // tokens with a label at once: more cannot be read
+  const SPACE = "http://www.w3.org/2000/svg";
+
+  // SVG elements as R.el makes HTML ones: attributes as plain values, text as text
+  kit.svg = (tag, attributes = {}, ...children) => {
+    const element = document.createElementNS(SPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  };
+  kit.short = (text, most = 14) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
+
+  kit.view("arcs", "view.arcs", (place) => {
+    const mode = { least: 0.05, all: true };
+    const draw = kit.latest();
+    const note = R.el("p", { class: "quiet", id: "arcs-note" });
+    const readout = R.el("p", { class: "readout", id: "arcs-readout" });
+    const picture = kit.svg("svg", { class: "arcs", id: "arcs-picture", role: "img" });
+    const again = () => show(R.state);
+    place.append(
+      R.el(
+        "div",
+        { class: "row controls", role: "group", "aria-label": R.t("controls") },
+        kit.slider("arcs-least", "arcs.least", [0, 1, 0.01], mode.least, (value) => {
+          mode.least = value;
+          again();
+        }),
+        kit.check("arcs-all", "arcs.all", mode.all, (on) => {
+          mode.all = on;
+          again();
+        }),
+      ),
+      readout,
+      R.el("div", { class: "scroll picture", tabindex: "0", role: "region", "aria-label": R.t("view.arcs") }, picture),
+      note,
+    );
+
+    const stretch = (centre, count, most) => {
+      const from = Math.max(0, Math.min(count - most, centre - Math.floor(most / 2)));
+      return [from, Math.min(count, from + most)];
+    };
+
+    // top-k of every query of the stretch, and where each of its keys lies
+    async function collect(state) {
+      const entry = R.entry(state.entry);
+      if (R.rowKind(entry.id) === "none") return { entry, links: null };
+      const most = SPAN[entry.kind] || SPAN.self;
+      const rows = stretch(state.query, entry.n, most);
+      const asked = mode.all ? Array.from({ length: rows[1] - rows[0] }, (_, k) => rows[0] + k) : [state.query];
+      const tops = await Promise.all(asked.map((query) => R.topOf(entry.id, query, 16)));
+      let columns = rows;
+      if (entry.kind === "cross") {
+        const own = tops[asked.indexOf(state.query)] || [];
+        columns = stretch(own.length ? own[0][0] : state.query, entry.m, most);
+      }
+      let outside = 0;
+      const links = [];
+      asked.forEach((query, k) => {
+        for (const [key, weight] of tops[k]) {
+          if (!(weight > 0) || weight < mode.least) continue;
+          if (key < columns[0] || key >= columns[1]) outside += 1;
+          else links.push({ query, key, weight });
+        }
+      });
+      links.sort((a, b) => b.weight - a.weight);
+      const own = asked.indexOf(state.query) >= 0 ? tops[asked.indexOf(state.query)] : [];
+      return { entry, rows, columns, links: links.slice(0, LINES), left: Math.max(0, links.length - LINES), outside, own };
+    }
+
+    const token = (side, k, x, y, attributes) => {
+      const text = kit.svg("text", { x, y, class: "arc-token", "data-index": k, ...attributes }, kit.short(R.label(side, k)));
+      text.append(kit.svg("title", {}, R.label(side, k) + " · " + k));
+      return text;
+    };
+    const light = (query) => {
+      for (const path of picture.querySelectorAll(".arc")) path.classList.toggle("faint", query >= 0 && Number(path.dataset.query) !== query);
+    };
+    const pickable = (query, entry) => ({
+      onclick: () => R.set({ query, pinned: true }),
+      onpointerenter: () => {
+        light(query);
+        R.topOf(entry.id, query, 5).then((tops) => (readout.textContent = kit.summary(entry, query, tops)));
+      },
+      onpointerleave: () => light(-1),
+    });
+
+    function link({ query, key, weight }, shape, entry) {
+      const chosen = query === R.state.query;
+      const path = kit.svg("path", {
+        d: shape,
+        class: chosen ? "arc chosen" : "arc",
+        "data-query": query,
+        "data-key": key,
+        "stroke-width": (0.6 + 6 * weight).toFixed(2),
+        onpointerenter: () => {
+          path.classList.add("lit");
+          const words = { query: kit.quote(entry.queries, query), key: kit.quote(entry.keys, key), weight: R.number(weight), index: key };
+          readout.textContent = R.t("text.read", words);
+        },
+        onpointerleave: () => path.classList.remove("lit"),
+        onclick: () => R.set({ query, key, pinned: true }),
+      });
+      path.style.stroke = chosen ? R.css("--warm") : R.css("--accent");
+      path.style.strokeOpacity = chosen ? 0.45 + 0.55 * weight : 0.2 + 0.6 * weight;
+      path.append(kit.svg("title", {}, R.label(entry.queries, query) + " → " + R.label(entry.keys, key) + ": " + R.number(weight)));
+      return path;
+    }
+
+    function oneLine({ entry, rows, links }) {
+      const step = 21;
+      const count = rows[1] - rows[0];
+      const x = (k) => 24 + (k - rows[0]) * step;
+      const far = links.reduce((most, { query, key }) => Math.max(most, Math.abs(query - key)), 1);
+      const rise = Math.min(300, 30 + far * step * 0.5);
+      const base = rise + 16;
+      const paths = links.map((one) => {
+        const [a, b] = [x(one.query), x(one.key)];
+        if (one.query === one.key) return link(one, `M${a - 5},${base} c-9,-26 19,-26 10,0`, entry);
+        const top = base - Math.min(rise, 16 + Math.abs(a - b) * 0.5) * 1.25;
+        return link(one, `M${a},${base} C${a},${top} ${b},${top} ${b},${base}`, entry);
+      });
+      const labels = [];
+      for (let k = rows[0]; k < rows[1]; k += 1) {
+        const mark = k === R.state.query ? "arc-token query" : kit.special(entry.keys, k) ? "arc-token special" : "arc-token";
+        labels.push(token(entry.keys, k, x(k), base + 16, { class: mark, transform: `rotate(60 ${x(k)} ${base + 16})`, ...pickable(k, entry) }));
+      }
+      return [60 + count * step, base + 130, paths, labels];
+    }
+
+    function twoColumns({ entry, rows, columns, links }) {
+      const step = 22;
+      const tall = Math.max(rows[1] - rows[0], columns[1] - columns[0]);
+      const gap = (span) => ((tall - (span[1] - span[0])) * step) / 2;
+      const y = (k, span) => 52 + gap(span) + (k - span[0]) * step;
+      const [near, far] = [190, 530];
+      const paths = links.map((one) => {
+        const [a, b] = [y(one.query, rows) - 4, y(one.key, columns) - 4];
+        return link(one, `M${near},${a} C${near + 150},${a} ${far - 150},${b} ${far},${b}`, entry);
+      });
+      const title = (side, x, anchor) => kit.svg("text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.side(side).name || "");
+      const labels = [title(entry.queries, near - 8, "end"), title(entry.keys, far + 8, "start")];
+      for (let k = rows[0]; k < rows[1]; k += 1) {
+        const mark = k === R.state.query ? "arc-token query" : "arc-token";
+        labels.push(token(entry.queries, k, near - 8, y(k, rows), { class: mark, "text-anchor": "end", ...pickable(k, entry) }));
+      }
+      for (let k = columns[0]; k < columns[1]; k += 1) {
+        labels.push(token(entry.keys, k, far + 8, y(k, columns), kit.special(entry.keys, k) ? { class: "arc-token special" } : {}));
+      }
+      return [720, 70 + tall * step, paths, labels];
+    }
+
+    function paint(found) {
+      const { entry, links } = found;
+      if (!links) {
+        picture.replaceChildren();
+        readout.textContent = R.t("row.none");
+        note.textContent = "";
+        return;
+      }
+      const [width, height, paths, labels] = entry.kind === "cross" ? twoColumns(found) : oneLine(found);
+      picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      picture.setAttribute("width", width);
+      picture.setAttribute("height", height);
+      picture.setAttribute("aria-label", R.t("arcs.label", { n: links.length, name: R.name(entry) }));
+      // the chosen query's links lie on top
+      picture.replaceChildren(...paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")), ...labels);
+      readout.textContent = found.own.length ? kit.summary(entry, R.state.query, found.own) : "";
+      const words = { n: links.length, from: found.rows[0], to: found.rows[1] - 1, left: found.left, outside: found.outside };
+      note.textContent = R.t("arcs.note", words) + (R.state.sinks ? " " + R.t("sinks.note") : "");
+      const scroller = picture.parentElement;
+      const mark = picture.querySelector(".query");
+      if (mark && entry.kind !== "cross") {
+        const at = Number(mark.getAttribute("x"));
+        if (at < scroller.scrollLeft + 40 || at > scroller.scrollLeft + scroller.clientWidth - 40) scroller.scrollLeft = at - scroller.clientWidth / 2;
+      }
+    }
+
+    function show(state) {
+      draw(collect(state), paint);
+    }
+    return { show };
+  });
+})();
