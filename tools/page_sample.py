@@ -15,7 +15,8 @@ from regard.views.page import Page, label_tokens, page
 from tools.arguments import Parser
 
 TEXT = "The animal did not cross the street because it was too tired , and the street was much too wide ."
-CHINESE = "我 想 知道 从 北京 到 西安 有 多 远 ， 坐 火车 要 几 个 小时 ？"
+ENGLISH = "I would like to know how far it is from Beijing to Xi'an <eos>"
+CHINESE = "我 想 知道 从 北京 到 西安 有 多 远 ， 坐 火车 要 几 个 小时 。"
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def make_samples() -> Iterator[tuple[str, Page, float]]:
     yield _time("small", lambda: page(_model(4, 4, len(words)), labels, None, title="Small: 4 layers, 4 heads"))
     many = (words * 20)[:300]
     yield _time("causal", lambda: page(_model(2, 4, 300, mask=mask.Causal()), many, None, title="Causal, 300 tokens"))
-    source, target = CHINESE.split(), "I would like to know how far it is from Beijing to Xi'an <eos>".split()
+    source, target = CHINESE.split(), ENGLISH.split()
     n, m = len(target), len(source)
     seen = {f"encoder.{k}.self": _look(4, m, m, 10 + k) for k in range(2)}
     seen |= {f"decoder.{k}.self": _look(4, n, n, 20 + k, mask=mask.Causal()) for k in range(2)}

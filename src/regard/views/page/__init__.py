@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.engine.look import Look
-from regard.views.page.build import build
-from regard.views.page.payload import MIB, Payload
+from regard.views.page.build import build, measure_rest
+from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
 from regard.views.page.sides import Sides, Texts
 from regard.views.page.tokens import Labels, label_encoding, label_tokens
@@ -73,8 +75,8 @@ def page(
     `tokens` are labels, or a mapping such as `{"source": …, "target": …}`; `label_encoding` makes labels that join to
     the text. Where lengths and names do not say whose tokens an attention's queries and keys are, `sides` does:
     `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens: `(seen, tokens)`.
-    `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens that
-    are no patch. `graph` is edges, (2, count) from and to, or a mapping of `edges` and node positions `at`.
+    `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens
+    that are no patch. `graph` is edges, (2, count) from and to, or a mapping of `edges` and node positions `at`.
     """
     if lang not in ("en", "zh"):
         raise RegardError(f"page lang must be 'en' or 'zh', got {lang!r}.")
@@ -92,9 +94,7 @@ def page(
     if not payload.entries:
         raise RegardError("page seen is empty: no attention ran under watch(…), or none was chosen.")
     longest = max(max(entry["n"], entry["m"]) for entry in payload.entries)
-    # 10 MB up to 8,192 tokens, 25 MB at 32,768; what is left of it is for labels and the page's own script
-    budget = int((9 if longest <= 8192 else min(9 + 14.5 * (longest - 8192) / 24576, 50)) * 1e6)
-    payload.fill(heads, budget)
+    payload.fill(heads, find_limit(longest) - measure_rest({"sides": described, "entries": payload.entries}))
     extra: dict[str, Any] = {}
     if image is not None:
         extra["image"] = read_image(image, grid, skip, [entry["m"] for entry in payload.entries])
@@ -102,7 +102,7 @@ def page(
         extra["graph"] = read_graph(graph, payload, described)
     text = build(
         {
-            "version": 1, "title": title, "lang": lang, "note": " ".join(payload.notes), "sides": described,
+            "version": 1, "title": title, "lang": lang, "note": payload.note, "sides": described,
             "models": ["A", "B"] if other is not None else [""], "entries": payload.entries,
             "blobs": payload.blobs.entries, **extra,
         },
@@ -110,6 +110,15 @@ def page(
     )  # fmt: skip
     made = Page(text)
     return made if out is None else Page(text, made.save(out))
+
+
+def find_limit(tokens: int) -> float:
+    """How many characters a page of so many tokens may have: 10 MB for 8,192 and fewer, 25 MB for 32,768, then 60 MB.
+
+    >>> [round(find_limit(tokens) / 1e6, 1) for tokens in (20, 8192, 32768, 131072, 1000000)]
+    [9.8, 9.8, 24.5, 58.0, 58.0]
+    """
+    return float(np.interp(tokens, [8192, 32768, 131072], [9.8e6, 24.5e6, 58e6]))
 
 
 def _name(seen: Seen) -> Mapping[str, Look]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,7 @@ class Blobs:
         array = np.ascontiguousarray(array)
         kind = array.dtype.newbyteorder("<")
         raw = array.astype(kind, copy=False).tobytes()
-        mark = (kind.str, array.shape, scale, zlib.crc32(raw), raw if len(raw) < 64 else hash(raw))
+        mark = (kind.str, array.shape, scale, hashlib.sha256(raw).digest())
         if mark in self._known:
             return self._known[mark]
         self._known[mark] = len(self.entries)
@@ -62,7 +63,8 @@ class Blobs:
 
     def add_numbers(self, array: Array) -> int:
         """In half precision, or in single where half would overflow."""
-        small = array.size == 0 or float(np.nanmax(np.abs(array))) <= LARGEST_HALF
+        sizes = np.abs(array[np.isfinite(array)])
+        small = sizes.size == 0 or float(sizes.max()) <= LARGEST_HALF
         return self.add(array.astype(np.float16 if small else np.float32))
 
 

@@ -20,26 +20,30 @@ class Keys:
     So a channel with one huge mean costs no precision, and bytes need no sign.
     """
 
+    # what is meant is numbers × scale × step + shift, step and shift of a channel
     numbers: Array
-    shift: Tensor
+    scale: float
     step: Tensor
-    mean: Tensor
+    shift: Tensor
 
     @classmethod
     def pack(cls, key: Tensor, small: bool) -> Keys:
         key = key.double()
-        if small:
-            low, high = key.amin(0), key.amax(0)
-            step = ((high - low) / 255).clamp(min=1e-30)
-            numbers = ((key - low) / step).round()
-            return cls(numbers.to(torch.uint8).numpy(), low, step, numbers.mean(0))
-        shift = key.mean(0)
-        rest = key - shift
-        kind = np.float16 if float(rest.abs().max()) <= LARGEST_HALF else np.float32
-        numbers = rest.numpy().astype(kind)
-        return cls(
-            numbers, shift, torch.ones(key.shape[1], dtype=key.dtype), torch.from_numpy(numbers.astype(float)).mean(0)
-        )
+        if not small:
+            shift = key.mean(0)
+            rest = (key - shift).numpy()
+            kind = np.float16 if float(np.abs(rest).max(initial=0)) <= LARGEST_HALF else np.float32
+            return cls(rest.astype(kind), 1.0, torch.ones_like(shift), shift)
+        low, high = key.amin(0), key.amax(0)
+        step = ((high - low) / 255).clamp(min=1e-30)
+        # channels' own steps go into the query, which stays as large as it was
+        scale = float(step.mean())
+        return cls(((key - low) / step).round().to(torch.uint8).numpy(), scale, step / scale, low)
+
+    @property
+    def shown(self) -> Tensor:
+        """The keys that the page reads."""
+        return torch.from_numpy(self.numbers.astype(np.float64)) * self.scale
 
 
 def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
@@ -48,11 +52,11 @@ def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
     assert look.stat is not None
     query = look.query.double()
     wanted = query * keys.step
-    kind = np.float16 if float(wanted.abs().max()) <= LARGEST_HALF and float(wanted.abs().max()) > 1e-3 else np.float32
+    kind = np.float16 if float(wanted.abs().max()) <= LARGEST_HALF else np.float32
     numbers = wanted.numpy().astype(kind)
     # what rounding the query moves all scores of a row by, goes into the statistic as well
-    lost = wanted - torch.from_numpy(numbers.astype(float))
-    stat = look.stat.double() - query @ keys.shift - lost @ keys.mean
+    lost = wanted - torch.from_numpy(numbers.astype(np.float64))
+    stat = look.stat.double() - query @ keys.shift - lost @ keys.shown.mean(0)
     return numbers, stat.numpy().astype(np.float32)
 
 
@@ -67,7 +71,7 @@ def measure_error(look: Look, keys: Keys, query: Array, stat: Array, rows: int =
     spans, places = look.spans[chosen], torch.arange(m)
     allowed = (places >= spans[:, :1]) & (places < spans[:, 1:])
     scores = look.query[chosen].double() @ look.key.double().T - look.stat[chosen, None].double()
-    made = torch.from_numpy(query[chosen].astype(float)) @ torch.from_numpy(keys.numbers.astype(float)).T
+    made = torch.from_numpy(query[chosen].astype(np.float64)) @ keys.shown.T
     made = made - torch.from_numpy(stat[chosen].astype(float))[:, None]
     gap = (scores.exp() - made.exp()).masked_fill(~allowed, 0.0)
     return float(gap.abs().sum(1).max()) / 2 if gap.numel() else 0.0

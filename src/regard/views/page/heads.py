@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -44,7 +44,8 @@ def split(look: Look, sequence: int) -> list[Look]:
     *lead, _ = look.entropy.shape
     heads = lead.pop() if len(lead) > 1 else 1
     has_heads = look.entropy.ndim > 2
-    names = "top_keys top_weights entropy peak total first local distance received map rows query stat spans".split()
+    names = [field.name for field in fields(look) if isinstance(getattr(look, field.name), Tensor)]
+    names = [name for name in names if name not in ("key", "chosen")]
     ends = {"top_keys": 2, "top_weights": 2, "map": 2, "rows": 2, "query": 2, "spans": 2}
     count = math.prod(lead)
 
@@ -54,7 +55,7 @@ def split(look: Look, sequence: int) -> list[Look]:
         x = x.expand(*lead, *([heads] if has_heads else []), *tail)
         return x.reshape(count, heads, *tail)[sequence].detach().cpu()
 
-    picked = {name: pick(getattr(look, name), ends.get(name, 1)) for name in names if getattr(look, name) is not None}
+    picked = {name: pick(getattr(look, name), ends.get(name, 1)) for name in names}
     kept = None
     if look.key is not None:
         groups, (m, d) = (look.key.shape[-3] if has_heads else 1), look.key.shape[-2:]

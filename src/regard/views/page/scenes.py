@@ -92,14 +92,16 @@ def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dic
 
 
 def weigh_edges(look: Look, edges: Array) -> Array:
-    """The weight of query `to` for key `from`; from the largest weights, where query and key were not kept."""
+    """The weight of query `to` for key `from`: from the map where it has a cell for each pair, else as it is known."""
     start, stop = torch.from_numpy(edges[:, 0].astype(np.int64)), torch.from_numpy(edges[:, 1].astype(np.int64))
+    if look.block == (1, 1):
+        return look.map[stop, start].numpy()
     if look.query is not None and look.key is not None and look.stat is not None and look.spans is not None:
         scores = (look.query[stop].double() * look.key[start].double()).sum(-1) - look.stat[stop].double()
         allowed = (start >= look.spans[stop, 0]) & (start < look.spans[stop, 1])
-        return scores.exp().masked_fill(~allowed, 0.0).float().numpy()  # type: ignore[no-any-return]
+        return scores.exp().masked_fill(~allowed, 0.0).float().numpy()
     hits = look.top_keys[stop] == start[:, None]
-    return (look.top_weights[stop] * hits).sum(-1).float().numpy()  # type: ignore[no-any-return]
+    return (look.top_weights[stop] * hits).sum(-1).float().numpy()
 
 
 def _read_pixels(image: Any) -> Array:
@@ -114,4 +116,4 @@ def _read_pixels(image: Any) -> Array:
         return pixels
     if pixels.dtype.kind != "f" or not (np.isfinite(pixels).all() and pixels.min() >= 0 and pixels.max() <= 1):
         raise RegardError("page image must be bytes (uint8), or numbers from 0 to 1: undo the model's normalisation.")
-    return (pixels * 255).round().astype(np.uint8)  # type: ignore[no-any-return]
+    return (pixels * 255).round().astype(np.uint8)

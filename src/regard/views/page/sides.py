@@ -63,6 +63,10 @@ class Texts:
             )
         return pairs[0]
 
+    def are_one(self, query: int, key: int) -> bool:
+        """Whether queries and keys are of one text."""
+        return query == key or self.names[query].startswith(f"{self.names[key]} (last ")
+
     def describe(self) -> list[dict[str, Any]]:
         """As the page's data has them."""
         sides = []
@@ -82,7 +86,8 @@ class Texts:
         sizes = len(self.labels[query]), len(self.labels[key])
         if sizes != (n, m):
             raise RegardError(
-                f"page sides[{pattern[:40]!r}] has {sizes[0]} by {sizes[1]} labels, {name[:60]!r} {n} by {m}: name others."
+                f"page sides[{pattern[:40]!r}] has {sizes[0]} by {sizes[1]} labels, but {name[:60]!r} is {n} by {m}:"
+                " name other sides."
             )
         return query, key
 

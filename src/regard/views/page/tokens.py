@@ -75,7 +75,7 @@ def label_tokens(
         )
     labels: list[str] = []
     marks: list[bool] = []
-    at, carrier, last = 0, None, None
+    at, last = 0, -1
     for k, (start, stop) in enumerate(offsets):
         if not 0 <= start <= stop <= len(text):
             raise RegardError(f"label_tokens offsets[{k}] is {start, stop}, outside the text's {len(text)} characters.")
@@ -93,7 +93,7 @@ def label_tokens(
         else:
             labels.append("")
             marks.append(True)
-    if last is not None:
+    if last >= 0:
         labels[last] += text[at:]
         at = len(text)
     _number(labels, marks)
@@ -101,7 +101,7 @@ def label_tokens(
 
 
 def label_encoding(text: str | tuple[str, str], encoding: Any) -> Labels:
-    """Labels of what the package `tokenizers` encoded: `label_encoding(text, tokenizer.encode(text))`; a pair for pairs.
+    """Labels of `tokenizer.encode(text)` of the package `tokenizers`; a pair of texts for an encoded pair.
 
     >>> from types import SimpleNamespace
     >>> encoding = SimpleNamespace(offsets=[(0, 0), (0, 2)], tokens=["[CLS]", "hi"], special_tokens_mask=[1, 0],
