@@ -120,7 +120,7 @@
   R.legend = (canvas, norm, kind = "sequential", width = 240) => {
     const context = R.canvas(canvas, width, 30);
     const table = R.ramp(kind);
-    const left = 16, span = width - 32;
+    const left = 24, span = width - 48;
     for (let x = 0; x < span; x++) {
       context.fillStyle = css(table, step(x / (span - 1)));
       context.fillRect(left + x, 0, 1.5, 10);

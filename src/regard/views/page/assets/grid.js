@@ -9,7 +9,7 @@
     received: (entry) => -entry.stats.received,
   };
   const gap = 8;
-  let canvas, buttons, sorter, frame, legend, caption, detailBox;
+  let canvas, buttons, sorter, frame, legend, caption, detailBox, numbers, told;
   let order = "layer";
   let cells = [];
   let pictures = null;
@@ -44,10 +44,11 @@
       else lanes.push([entry]);
     }
     const widest = Math.max(...lanes.map((lane) => lane.length));
-    const gutter = order === "layer" ? 56 : 0;
+    const gutter = order === "layer" ? 40 : 0;
     const room = width - gutter;
     const ideal = order === "layer" ? widest : Math.ceil(Math.sqrt(entries.length * 1.6));
-    size = Math.max(40, Math.min(128, Math.floor((room + gap) / ideal) - gap));
+    const tall = order === "layer" ? Math.floor(640 / lanes.length) : 128;
+    size = Math.max(40, Math.min(176, Math.max(tall, 72), Math.floor((room + gap) / ideal) - gap));
     columns = Math.max(1, Math.floor((room + gap) / (size + gap)));
     cells = [];
     const lead = order === "layer" ? 0 : 20;
@@ -78,11 +79,12 @@
     const norm = R.norm(any ? any.most : 1, log, 3);
     context.font = R.font(12);
     context.textBaseline = "middle";
+    const quiet = R.css("--quiet");
     for (const { entry, x, y, first, gutter, lead } of cells) {
       const { values, shape } = pictures.get(entry.id);
       context.imageSmoothingEnabled = shape[0] > size;
       context.drawImage(R.picture(values, shape[0], shape[1], norm), x, y, size, size);
-      context.fillStyle = R.css("--quiet");
+      context.fillStyle = quiet;
       if (gutter && first) {
         const sign = entry.kind === "cross" ? "×" : "";
         context.fillText(R.clip(context, R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
@@ -112,9 +114,12 @@
     return button ? cells[Number(button.dataset.at)] : null;
   };
   function tell(entry) {
-    caption.textContent = R.name(entry) + " — " + statistics(entry);
+    told = entry;
+    caption.textContent = R.name(entry);
     detailBox.textContent = R.t("rows." + R.rowKind(entry.id));
     detailBox.dataset.kind = R.rowKind(entry.id);
+    numbers.replaceChildren(...["entropy", "first", "local", "distance", "received"].map((name) =>
+      el("div", {}, el("dt", {}, R.t("stat." + name)), el("dd", { class: "number" }, number(entry.stats[name])))));
   }
   function open(entry) {
     R.set({ entry: entry.id, view: "map", zoom: null });
@@ -164,16 +169,18 @@
       R.announce(R.t("grid.sorted", { order: R.t("grid.order." + order) }));
     } }, Object.keys(orders).map((name) => say(el("option", { value: name }), "grid.order." + name)));
     legend = el("canvas");
-    caption = el("p", { class: "grow", dir: "auto" });
+    caption = el("h2", { dir: "auto" });
     detailBox = el("span", { class: "chip" });
+    numbers = el("dl", { class: "numbers" });
+    const opener = say(el("button", { class: "button", type: "button", onclick: () => told && open(told) }), "grid.open");
     frame = el("div", { class: "grid-frame" }, canvas, buttons);
     panel.append(
       el("div", { class: "row bar" },
         el("label", { class: "field" }, say(el("span"), "grid.sort"), sorter),
         say(el("span", { class: "note grow" }), "grid.hint"),
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.share"), legend)),
-      el("div", { class: "panel" }, frame),
-      el("div", { class: "row grid-caption" }, caption, detailBox));
+      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame),
+        el("aside", { class: "panel map-aside grid-aside" }, caption, el("p", {}, detailBox), numbers, opener)));
   }
 
   async function show(state, patch) {

@@ -3,7 +3,7 @@
   const { el, say, state } = R;
   // multiply-adds for one window; about half a second
   const budget = 4e8;
-  let base, over, frame, aside, about, readout, topList, legend, progress;
+  let base, over, frame, masks, about, readout, topList, legend, progress;
   let coarse = null;
   let exact = null;
   let dots = null;
@@ -45,7 +45,7 @@
     const context = R.canvas(base, box.whole, height);
     frame.style.height = height + "px";
     R.hatch(context, box.x, box.y, box.width, box.height);
-    norm = R.norm(exact ? exact.most : coarse.most, state.log);
+    norm = R.norm(exact ? exact.most : coarse.most, state.log, entry.m > 256 ? 4 : 3);
     const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
     context.save();
     context.beginPath();
@@ -208,6 +208,7 @@
     const { rows, cols, width } = loaded;
     coarse = { ...loaded, cells: loaded.cells.slice(), covers: [0, rows * width[0], 0, cols * width[1]] };
     const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
+    masks.hidden = !spans;
     if (spans) R.maskCells(coarse.cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
@@ -296,16 +297,17 @@
     frame = el("div", { class: "map-frame" }, base, over);
     about = el("span", { class: "note grow" });
     progress = say(el("span", { class: "chip", hidden: true }), "map.computing");
+    masks = say(el("span", { class: "chip hatched", hidden: true }), "map.hatched");
     readout = el("p", { id: "map-readout", dir: "auto" });
     topList = el("ol", { class: "bars" });
     legend = el("canvas");
     const button = (key, sign, fn) => say(el("button", { class: "button square", type: "button", onclick: fn }, sign), key, "aria-label");
-    aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, say(el("h3"), "map.top"), topList);
+    const aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, say(el("h3"), "map.top"), topList);
     panel.append(
       el("div", { class: "row bar" },
         el("div", { class: "row" }, button("map.in", "+", () => zoom(0.5)), button("map.out", "−", () => zoom(2)),
           button("map.reset", "⤢", () => R.set({ zoom: null }))),
-        about, progress,
+        about, progress, masks,
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.weight"), legend)),
       el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame), aside));
   }

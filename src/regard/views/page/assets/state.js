@@ -100,7 +100,7 @@
     if (x === 0) return "0";
     if (Math.abs(x) >= 1000) return Math.round(x).toLocaleString("en");
     if (Math.abs(x) >= 0.001) return String(Number(x.toPrecision(3)));
-    return x.toExponential(1).replace("-", "−");
+    return x.toExponential(1).replace(".0e", "e").replace("-", "−");
   };
   R.name = (entry, short = false) => {
     const model = R.data.models.length > 1 && !short ? R.data.models[entry.model] + " · " : "";
