@@ -84,12 +84,16 @@ def page(
         raise RegardError(f"page heads must be a whole number above 0, got {heads!r}.")
     texts = Texts(tokens)
     payload = Payload()
-    payload.read(_name(seen), texts, 0, 0, sequence, sides)
+    own = _name(seen)
+    payload.read(own, texts, 0, 0, sequence, sides)
+    models = [str(getattr(own, "model", ""))]
     described = texts.describe()
     if other is not None:
         again, words = (other[0], Texts(other[1], " B")) if isinstance(other, tuple) else (other, texts)
         first = len(described) if isinstance(other, tuple) else 0
-        payload.read(_name(again), words, 1, first, sequence, sides)
+        theirs = _name(again)
+        payload.read(theirs, words, 1, first, sequence, sides)
+        models = [f"A {models[0]}".strip(), f"B {getattr(theirs, 'model', '')}".strip()]
         described = described + words.describe() if first else texts.describe()
     if not payload.entries:
         raise RegardError("page seen is empty: no attention ran under watch(…), or none was chosen.")
@@ -103,7 +107,7 @@ def page(
     text = build(
         {
             "version": 1, "title": title, "lang": lang, "note": payload.note, "sides": described,
-            "models": ["A", "B"] if other is not None else [""], "entries": payload.entries,
+            "models": models, "entries": payload.entries,
             "blobs": payload.blobs.entries, **extra,
         },
         payload.blobs.stores,
@@ -126,4 +130,6 @@ def _name(seen: Seen) -> Mapping[str, Look]:
         return {"attention": seen}
     if not isinstance(seen, Mapping) or not all(isinstance(look, Look) for look in seen.values()):
         raise RegardError(f"page seen must be a look, or a mapping of names to looks, got {type(seen).__name__}.")
-    return seen
+    # steps of decoding with a cache are one attention, row by row
+    joined: Mapping[str, Look] = seen.join() if getattr(seen, "steps", None) and hasattr(seen, "join") else seen
+    return joined

@@ -11,10 +11,13 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-ASSETS = (
-    "data.js", "state.js", "draw.js", "grid.js", "map.js", "compare.js", "tokens.js", "text.js", "arcs.js", "align.js",
-    "image.js", "graph.js", "table.js", "export.js", "keys.js", "main.js",
+# in this order: what a script uses at once stands before it
+SCRIPTS = (
+    "data.js", "state.js", "draw.js", "grid.js", "plot.js", "map.js", "compare.js", "tokens.js", "text.js", "arcs.js",
+    "align.js", "image.js", "graph.js", "table.js", "export.js", "keys.js", "main.js",
 )  # fmt: skip
+STYLES = ("page.css", "views.css")
+WORDS = ("words.json", "words2.json")
 FOLDER = pathlib.Path(__file__).parent / "assets"
 # what ends a script, begins markup or ends a line, as JSON and JavaScript both read it
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
@@ -27,7 +30,7 @@ def build(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
     >>> text.count("<script>"), "alert(1)<" in text, 'id="regard-blob-0"' in text
     (1, False, True)
     """
-    script, style = read_script(), read_asset("page.css")
+    script, style = read_script(), read_style()
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data: blob:;"
         " base-uri 'none'; form-action 'none'"
@@ -61,19 +64,22 @@ def build(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
 def measure_rest(payload: Mapping[str, Any]) -> int:
     """How many bytes a page has beside its arrays, their names included."""
     names = 800 * len(payload["entries"])
-    return sum(len(text.encode()) for text in (read_script(), read_asset("page.css"), write_json(payload))) + names
+    return sum(len(text.encode()) for text in (read_script(), read_style(), write_json(payload))) + names
 
 
 def read_script() -> str:
     """All scripts as one function that runs at once; the words of the surface are a constant of it."""
-    words = read_asset("words.json") or "{}"
-    parts = [f"const WORDS = {write_json(json.loads(words))};", *map(read_asset, ASSETS)]
-    return '(() => {\n"use strict";\n' + "\n".join(part for part in parts if part) + "\n})();\n"
+    words = {key: word for name in WORDS for key, word in json.loads(read_asset(name)).items()}
+    parts = [f"const WORDS = {write_json(words)};", *map(read_asset, SCRIPTS)]
+    return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();\n"
+
+
+def read_style() -> str:
+    return "\n".join(map(read_asset, STYLES))
 
 
 def read_asset(name: str) -> str:
-    path = FOLDER / name
-    return path.read_text(encoding="utf-8").replace("\r\n", "\n") if path.exists() else ""
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:

@@ -19,11 +19,11 @@ from regard.views.page.sides import Sides, Texts
 # all heads have details where they take no more than this together
 SMALL = 3_000_000
 # beyond this total variation keys in bytes are no picture of a row
-WORST = 0.02
-# the fewest and most of a query's largest weights that a head without exact rows brings
+WORST = 0.03
+# the fewest of a query's largest weights that a head without exact rows brings
 FEWEST = 3
 # about how many characters a pair of key and weight takes, and a row's or key's statistics
-PAIR, ROW, KEY = 5.2, 8.0, 2.6
+PAIR, ROW, KEY = 5.5, 8.0, 2.6
 
 
 @dataclass
