@@ -139,7 +139,7 @@
   };
 
   // ---- long work in short slices, so that the page always answers ----
-  R.slice = (work, each = 12) => {
+  R.slice = (work, each = 10) => {
     let stopped = false;
     const promise = new Promise((resolve, reject) => {
       function go() {
@@ -148,7 +148,8 @@
         try {
           for (;;) {
             const { done, value } = work.next();
-            if (done) return resolve(value);
+            // what follows is a task of its own
+            if (done) return setTimeout(resolve, 0, value);
             if (performance.now() > end) break;
           }
         } catch (error) {

@@ -45,7 +45,7 @@
     const context = R.canvas(base, box.whole, height);
     frame.style.height = height + "px";
     R.hatch(context, box.x, box.y, box.width, box.height);
-    norm = R.norm(exact ? exact.most : coarse.most, state.log, entry.m > 256 ? 4 : 3);
+    norm = R.norm(exact ? exact.most : R.mostIn(coarse, dots, win), state.log, entry.m > 256 ? 4 : 3);
     const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
     context.save();
     context.beginPath();
@@ -57,9 +57,9 @@
       const [top, end, left, right] = layer.covers;
       const at = [box.x + (left - win[2]) * wide, box.y + (top - win[0]) * high, (right - left) * wide, (end - top) * high];
       R.hatch(context, ...at);
-      context.drawImage(R.picture(layer.cells, layer.rows, layer.cols, norm), ...at);
+      context.drawImage(R.pictureOf(layer, norm), ...at);
     }
-    if (dots) paintDots(context, win, wide, high);
+    if (dots) R.dots(context, dots, win, box, norm);
     context.restore();
     context.strokeStyle = R.css("--edge");
     context.strokeRect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1);
@@ -67,18 +67,6 @@
     R.colLabels(context, entry.keys, [win[2], win[3]], box, box.y);
     paintMargins(context, win, bottom);
     R.legend(legend, norm, "sequential", 260);
-  }
-  function paintDots(context, win, wide, high) {
-    const { keys, weights, count } = dots;
-    const w = Math.max(wide, 2), h = Math.max(high, 2);
-    for (let i = win[0]; i < win[1]; i++) {
-      for (let at = i * count; at < (i + 1) * count; at++) {
-        const j = keys[at];
-        if (j < win[2] || j >= win[3]) continue;
-        context.fillStyle = R.colour(norm.of(weights[at]));
-        context.fillRect(box.x + (j - win[2]) * wide, box.y + (i - win[0]) * high, w, h);
-      }
-    }
   }
   function caption(context, text, x, y, align) {
     context.font = R.font(11);
@@ -167,10 +155,11 @@
     const hidden = state.sinks ? R.sinks(entry.keys) : [];
     const source = kind === "exact" ? await R.source(id) : null;
     if (id !== state.entry) return;
+    const sharp = Math.min(window.devicePixelRatio || 1, 2);
     const cost = size * (source && source.width ? source.width : 1);
     if (source && cost <= budget) {
       progress.hidden = cost < 4e7;
-      const own = (job = R.slice(R.tile(source, win, [box.height, box.width].map((side) => side * 2), hidden)));
+      const own = (job = R.slice(R.tile(source, win, [box.height, box.width].map((side) => Math.round(side * sharp)), hidden)));
       const tile = await own.promise;
       if (!tile || own !== job) return;
       progress.hidden = true;
@@ -181,16 +170,11 @@
       const text = coarse.name === "thumb" ? "map.thumb" : kind === "exact" ? "map.blocks" : "map.dots";
       about.textContent = R.t(text, { rows: tall, cols: wide });
       exact = null;
-      dots = kind === "top" && size <= 4e6 ? await loadDots(entry) : null;
+      dots = kind === "top" && size <= 4e6 ? await R.loadDots(entry) : null;
       if (id !== state.entry) return;
     }
     paint();
     paintOver();
-  }
-  async function loadDots(entry) {
-    const { top_keys: keysAt, top_weights: weightsAt } = entry.blobs;
-    const [keys, weights] = await Promise.all([R.blob(keysAt), R.blob(weightsAt)]);
-    return { keys, weights, count: R.shape(keysAt)[1] };
   }
   async function show(now, patch) {
     const entry = entryNow();
@@ -230,15 +214,7 @@
     const win = windowNow();
     // from the keyboard the place may be out of sight: go there first
     const seen = i >= win[0] && i < win[1] && j >= win[2] && j < win[3];
-    R.set({ zoom: R.zoomed(seen ? win : centred(win, i, j), factor, i, j, n, m) });
-  }
-  function centred(win, i, j) {
-    const { n, m } = entryNow();
-    const fit = (size, at, total) => {
-      const start = Math.round(Math.min(Math.max(at - size / 2, 0), total - size));
-      return [start, start + size];
-    };
-    return [...fit(win[1] - win[0], i, n), ...fit(win[3] - win[2], j, m)];
+    R.set({ zoom: R.zoomed(seen ? win : R.centred(win, i, j, n, m), factor, i, j, n, m) });
   }
   function onMove(event) {
     if (!box) return;
@@ -282,7 +258,7 @@
     const win = windowNow();
     const seen = query >= win[0] && query < win[1] && key >= win[2] && key < win[3];
     started = performance.now();
-    R.set({ query, key, ...(seen ? {} : { zoom: centred(win, query, key) }) });
+    R.set({ query, key, ...(seen ? {} : { zoom: R.centred(win, query, key, n, m) }) });
     setTimeout(() => R.announce(readout.textContent), 150);
   }
 
@@ -316,5 +292,4 @@
   R.key("+", "key.zoom", () => zoom(0.5), "map");
   R.key("-", "key.out", () => zoom(2), "map");
   R.key("0", "key.reset", () => R.set({ zoom: null }), "map");
-  R.key("l", "key.log", () => R.set({ log: !state.log }));
 })();

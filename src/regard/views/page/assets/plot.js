@@ -51,6 +51,39 @@
     return most;
   };
 
+  // moving about repaints the same cells: their picture is made again only for other colours
+  R.pictureOf = (layer, norm) => {
+    const look = [norm.high, norm.low].join();
+    if (layer.look !== look) [layer.look, layer.image] = [look, R.picture(layer.cells, layer.rows, layer.cols, norm)];
+    return layer.image;
+  };
+  R.loadDots = async ({ blobs }) => {
+    const [keys, weights] = await Promise.all([R.blob(blobs.top_keys), R.blob(blobs.top_weights)]);
+    return { keys, weights, count: R.shape(blobs.top_keys)[1] };
+  };
+  R.mostIn = ({ cells, rows, cols, width }, dots, win) => {
+    let most = 0;
+    for (let r = Math.floor(win[0] / width[0]); r < Math.min(Math.ceil(win[1] / width[0]), rows); r++) {
+      const from = r * cols + Math.floor(win[2] / width[1]), to = r * cols + Math.min(Math.ceil(win[3] / width[1]), cols);
+      most = Math.max(most, R.largest(cells.subarray(from, to)));
+    }
+    if (!dots) return most;
+    for (let at = win[0] * dots.count; at < win[1] * dots.count; at++) {
+      if (dots.weights[at] > most && dots.keys[at] >= win[2] && dots.keys[at] < win[3]) most = dots.weights[at];
+    }
+    return most;
+  };
+  R.dots = (context, { keys, weights, count }, win, box, norm) => {
+    const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
+    for (let at = win[0] * count; at < win[1] * count; at++) {
+      const j = keys[at];
+      if (j < win[2] || j >= win[3]) continue;
+      const i = Math.floor(at / count);
+      context.fillStyle = R.colour(norm.of(weights[at]));
+      context.fillRect(box.x + (j - win[2]) * wide, box.y + (i - win[0]) * high, Math.max(wide, 2), Math.max(high, 2));
+    }
+  };
+
   // ---- axes ----
   const tickSteps = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000];
   function ticks(from, to, length, least) {
@@ -155,6 +188,13 @@
   };
 
   // ---- windows ----
+  R.centred = (win, i, j, n, m) => {
+    const fit = (size, at, total) => {
+      const start = Math.round(Math.min(Math.max(at - size / 2, 0), total - size));
+      return [start, start + size];
+    };
+    return [...fit(win[1] - win[0], i, n), ...fit(win[3] - win[2], j, m)];
+  };
   // a window of the same shape around a place, inside n x m
   R.zoomed = ([top, bottom, left, right], factor, i, j, n, m) => {
     const fit = (from, to, at, total) => {

@@ -1,7 +1,8 @@
 // one store for what the reader chose; the address keeps it, listeners hear of each change
 (() => {
   const words = typeof WORDS === "undefined" ? JSON.parse(document.getElementById("regard-words").textContent) : WORDS;
-  const first = R.data.entries.find((entry) => R.detailed(entry.id)) || R.data.entries[0];
+  const rank = { exact: 0, top: 1, none: 2 };
+  const first = [...R.data.entries].sort((a, b) => rank[R.rowKind(a.id)] - rank[R.rowKind(b.id)])[0];
   const state = {
     view: "grid", entry: first ? first.id : -1, other: -1, query: 0, key: -1, zoom: null, sinks: false, log: true,
     pinned: false, lang: R.data.lang === "zh" ? "zh" : "en", theme: "auto", find: "",
