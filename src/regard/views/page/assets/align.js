@@ -2,13 +2,12 @@
 (() => {
   const kit = R.kit;
   const ROWS = 40; // of each text at once: what can be read without scrolling far
-  const CELL = 20;
   if (!R.data.entries.some((entry) => entry.kind === "cross")) return;
 
   kit.view("align", "view.align", (place) => {
     const mode = { drop: true, row: 0, column: 0 };
     const draw = kit.latest();
-    const note = R.el("p", { class: "quiet", id: "align-note" });
+    const note = R.el("p", { class: "note", id: "align-note" });
     const summary = R.el("p", { class: "row-summary", id: "align-summary" });
     const targets = R.el("ol", { class: "align-column", id: "align-targets" });
     const sources = R.el("ol", { class: "align-column", id: "align-sources" });
@@ -54,23 +53,24 @@
       const cells = await Promise.all(rows.map((row) => R.shown(entry.id, row)));
       const own = await R.shown(entry.id, query);
       if (!own || !own.row) return { entry, none: true };
-      return { entry, rows, columns, query, cells: cells.map((cell) => cell.row), own: own.row };
+      return { entry, rows, columns, query, cells: cells.map((one) => one.row), own: own.row };
     }
 
     const list = (element, side, tokens, weights, chosen, pick) => {
-      element.start = 1;
+      const most = (weights && kit.largest(tokens.map((k) => weights[k]))) || 1;
       element.replaceChildren(
         ...tokens.map((k) => {
-          const share = weights ? kit.stretch(weights[k] / (kit.largest(tokens.map((j) => weights[j])) || 1)) : 0;
+          const part = weights ? weights[k] / most : 0;
+          const share = kit.stretch(part);
           const name = R.el("span", { class: "align-token", dir: "auto" }, R.label(side, k));
           const parts = [R.el("span", { class: "quiet align-index" }, String(k)), name];
           if (weights) parts.push(R.el("span", { class: "align-weight" }, R.number(weights[k])));
           const marks = "align-pick" + (k === chosen ? " query" : "") + (kit.special(side, k) ? " special" : "");
           const button = R.el("button", { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) }, ...parts);
-          button.style.setProperty("--weight", share);
+          button.style.setProperty("--weight", part > 0.012 ? part : 0);
           if (weights && share > 0.012) {
             button.style.backgroundColor = R.colour(share);
-            button.style.color = R.ink(share);
+            button.style.color = kit.ink(share);
           }
           if (!weights) button.addEventListener("pointerenter", () => R.hover(k, -1));
           return R.el("li", {}, button);
@@ -88,28 +88,32 @@
           pen.fillRect(c, r, 1, 1);
         }),
       );
-      const [left, top] = [120, 110];
-      const [width, height] = [columns.length * CELL, rows.length * CELL];
+      const long = (side, tokens) => tokens.reduce((most, k) => Math.max(most, Math.min(14, [...R.label(side, k)].length)), 1);
+      // labels are at most as long as the longest; characters of some scripts are twice as wide as others
+      const [left, top] = [24 + long(entry.queries, rows) * 9, 24 + long(entry.keys, columns) * 9];
+      const room = (picture.parentElement.clientWidth || 700) - left - 80;
+      const cell = Math.min(34, Math.max(18, Math.floor(room / columns.length)));
+      const [width, height] = [columns.length * cell, rows.length * cell];
       const parts = [
         kit.svg("image", { x: left, y: top, width, height, href: raster.toDataURL(), preserveAspectRatio: "none", class: "pixels" }),
       ];
       rows.forEach((row, r) => {
-        const y = top + r * CELL;
+        const y = top + r * cell;
         const chosen = row === query;
         parts.push(
-          kit.svg("text", { x: left - 6, y: y + 14, class: chosen ? "arc-token query" : "arc-token", "text-anchor": "end", onclick: () => R.set({ query: row, pinned: true }) }, kit.short(R.label(entry.queries, row))),
+          kit.svg("text", { x: left - 6, y: y + cell / 2 + 5, class: chosen ? "arc-token query" : "arc-token", "text-anchor": "end", onclick: () => R.set({ query: row, pinned: true }) }, kit.short(R.label(entry.queries, row))),
         );
-        if (chosen) parts.push(kit.svg("rect", { x: left, y, width, height: CELL, class: "align-band" }));
+        if (chosen) parts.push(kit.svg("rect", { x: left, y, width, height: cell, class: "align-band" }));
         // the strongest key of each row carries a dot: the path of the alignment is seen without its colours
         let best = 0;
         columns.forEach((column, c) => (best = cells[r][column] > cells[r][columns[best]] ? c : best));
         if (cells[r][columns[best]] > 0) {
           const share = kit.stretch(cells[r][columns[best]]);
-          parts.push(kit.svg("circle", { cx: left + (best + 0.5) * CELL, cy: y + CELL / 2, r: 2.5, fill: R.ink(share) }));
+          parts.push(kit.svg("circle", { cx: left + (best + 0.5) * cell, cy: y + cell / 2, r: 3, fill: kit.ink(share) }));
         }
       });
       columns.forEach((column, c) => {
-        const x = left + c * CELL + 13;
+        const x = left + (c + 0.5) * cell + 3;
         parts.push(kit.svg("text", { x, y: top - 8, class: "arc-token", transform: `rotate(-60 ${x} ${top - 8})` }, kit.short(R.label(entry.keys, column))));
       });
       parts.push(

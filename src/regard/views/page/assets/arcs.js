@@ -21,7 +21,7 @@
   kit.view("arcs", "view.arcs", (place) => {
     const mode = { least: 0.05, all: true };
     const draw = kit.latest();
-    const note = R.el("p", { class: "quiet", id: "arcs-note" });
+    const note = R.el("p", { class: "note", id: "arcs-note" });
     const readout = R.el("p", { class: "readout", id: "arcs-readout" });
     const picture = kit.svg("svg", { class: "arcs", id: "arcs-picture", role: "img" });
     const again = () => show(R.state);
@@ -115,8 +115,9 @@
     }
 
     function oneLine({ entry, rows, links }) {
-      const step = 21;
       const count = rows[1] - rows[0];
+      // few tokens take the room there is
+      const step = Math.min(52, Math.max(21, Math.floor(((picture.parentElement.clientWidth || 900) - 110) / count)));
       const x = (k) => 24 + (k - rows[0]) * step;
       const far = links.reduce((most, { query, key }) => Math.max(most, Math.abs(query - key)), 1);
       const rise = Math.min(300, 30 + far * step * 0.5);
@@ -124,15 +125,17 @@
       const paths = links.map((one) => {
         const [a, b] = [x(one.query), x(one.key)];
         if (one.query === one.key) return link(one, `M${a - 5},${base} c-9,-26 19,-26 10,0`, entry);
-        const top = base - Math.min(rise, 16 + Math.abs(a - b) * 0.5) * 1.25;
+        // higher where farther, and never cut off at the top
+        const top = base - (16 + (rise - 16) * (Math.abs(one.query - one.key) / far) ** 0.7) * 1.3;
         return link(one, `M${a},${base} C${a},${top} ${b},${top} ${b},${base}`, entry);
       });
       const labels = [];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : kit.special(entry.keys, k) ? "arc-token special" : "arc-token";
-        labels.push(token(entry.keys, k, x(k), base + 16, { class: mark, transform: `rotate(60 ${x(k)} ${base + 16})`, ...pickable(k, entry) }));
+        labels.push(token(entry.keys, k, x(k) - 3, base + 16, { class: mark, transform: `rotate(60 ${x(k) - 3} ${base + 16})`, ...pickable(k, entry) }));
       }
-      return [60 + count * step, base + 130, paths, labels];
+      const long = labels.reduce((most, text) => Math.max(most, [...text.firstChild.data].length), 1);
+      return [80 + count * step, base + 34 + Math.min(14, long) * 7.5, paths, labels];
     }
 
     function twoColumns({ entry, rows, columns, links }) {

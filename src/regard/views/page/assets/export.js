@@ -135,7 +135,7 @@
     if (element.tagName === "CANVAS" || element.tagName === "IMG") {
       const rect = element.getBoundingClientRect();
       const href = element.tagName === "IMG" ? element.src : element.width && element.height ? element.toDataURL() : "";
-      if (href && rect.width) parts.push(kit.svg("image", { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height, opacity: style.opacity, preserveAspectRatio: "none", href }));
+      if (href && rect.width) parts.push(kit.svg("image", { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height, opacity: style.opacity, filter: style.filter, preserveAspectRatio: "none", href }));
       return;
     }
     box(element, style, parts, x0, y0);

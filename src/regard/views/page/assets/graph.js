@@ -27,13 +27,14 @@
 
   kit.view("graph", "view.graph", (place) => {
     const at = places();
-    const node = (k) => R.visible(String(graph.nodes[k])) || String(k);
-    const size = graph.nodes.length > 200 ? 4 : graph.nodes.length > 60 ? 7 : 13;
+    // names of nodes are not text that was cut: their spaces are spaces
+    const node = (k) => String(graph.nodes[k]).split(" ").map(R.visible).join(" ") || String(k);
+    const size = Math.max(3, Math.min(12, graph.at ? 240 / Math.sqrt(graph.nodes.length) / 3 : 560 / graph.nodes.length));
     const mode = { least: 0, page: 0, node: -1 };
     const draw = kit.latest();
     let last = null;
     const readout = R.el("p", { class: "readout", id: "graph-readout" });
-    const note = R.el("p", { class: "quiet", id: "graph-note" });
+    const note = R.el("p", { class: "note", id: "graph-note" });
     const picture = kit.svg("svg", { class: "graph", id: "graph-picture", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group" });
     picture.setAttribute("aria-label", R.t("graph.label", { n: graph.nodes.length, m: graph.edges.length }));
     const edgeTable = R.el("div", { class: "grow" });
@@ -53,6 +54,15 @@
       R.el("div", { class: "tables" }, edgeTable, loopTable),
     );
 
+    // below a node that was put somewhere, outside of the circle else
+    function beside(k) {
+      const [x, y] = at[k];
+      if (graph.at) return { x, y: y + size + 15, "text-anchor": "middle" };
+      const [dx, dy] = [x - WIDTH / 2, y - HEIGHT / 2];
+      const out = (size + 8) / (Math.hypot(dx, dy) || 1);
+      const anchor = Math.abs(dx) < 12 ? "middle" : dx > 0 ? "start" : "end";
+      return { x: x + dx * out, y: y + dy * out + 4, "text-anchor": anchor };
+    }
     const incoming = (k) => last.edges.filter((edge) => edge.to === k).sort((a, b) => b.weight - a.weight);
     function light(k) {
       if (!last) return;
@@ -79,10 +89,14 @@
       const [[x0, y0], [x1, y1]] = [at[from], at[to]];
       const long = Math.hypot(x1 - x0, y1 - y0) || 1;
       const [ux, uy] = [(x1 - x0) / long, (y1 - y0) / long];
-      const bend = Math.min(26, long * 0.12);
       const end = size + 5;
-      const [mx, my] = [(x0 + x1) / 2 - uy * bend, (y0 + y1) / 2 + ux * bend];
-      return `M${(x0 + ux * size).toFixed(1)},${(y0 + uy * size).toFixed(1)} Q${mx.toFixed(1)},${my.toFixed(1)} ${(x1 - ux * end).toFixed(1)},${(y1 - uy * end).toFixed(1)}`;
+      const bend = Math.min(26, long * 0.12);
+      let [mx, my] = [(x0 + x1) / 2 - uy * bend, (y0 + y1) / 2 + ux * bend];
+      // on the circle edges bend to its middle, away from the nodes between
+      if (!graph.at) [mx, my] = [mx + (WIDTH / 2 - mx) * 0.35, my + (HEIGHT / 2 - my) * 0.35];
+      const last = Math.hypot(x1 - mx, y1 - my) || 1;
+      const [vx, vy] = [(x1 - mx) / last, (y1 - my) / last];
+      return `M${(x0 + ux * size).toFixed(1)},${(y0 + uy * size).toFixed(1)} Q${mx.toFixed(1)},${my.toFixed(1)} ${(x1 - vx * end).toFixed(1)},${(y1 - vy * end).toFixed(1)}`;
     }
 
     function paint(found) {
@@ -116,7 +130,7 @@
       const dots = graph.nodes.map((_, k) => {
         const dot = kit.svg("g", { class: "node", "data-index": k, role: "button", tabindex: graph.nodes.length <= 120 || k === 0 ? 0 : -1, "aria-label": node(k) });
         dot.append(kit.svg("circle", { cx: at[k][0], cy: at[k][1], r: size }));
-        if (graph.nodes.length <= 60) dot.append(kit.svg("text", { x: at[k][0], y: at[k][1] + size + 15, "text-anchor": "middle", class: "node-name" }, kit.short(node(k), 12)));
+        if (graph.nodes.length <= 60) dot.append(kit.svg("text", { ...beside(k), class: "node-name" }, kit.short(node(k), 12)));
         dot.append(kit.svg("title", {}, node(k)));
         dot.addEventListener("pointerenter", () => light(k));
         dot.addEventListener("pointerleave", () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : -1));
@@ -143,7 +157,7 @@
           id,
           caption,
           heads: [R.t("graph.from"), R.t("graph.to"), R.t("column.weight")],
-          rows: edges.map((edge) => [node(edge.from), node(edge.to), R.number(edge.weight)]),
+          rows: edges.map((edge) => [node(edge.from), node(edge.to), edge.weight]),
         });
       mode.page = Math.min(mode.page, Math.max(0, Math.ceil(plain.length / PAGE) - 1));
       edgeTable.replaceChildren(

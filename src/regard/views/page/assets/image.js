@@ -9,15 +9,17 @@
   const shownOn = (count) => count >= skip + patches;
 
   kit.view("image", "view.image", (place) => {
-    const mode = { opacity: 0.65, ranks: true };
+    const mode = { opacity: 0.65, ranks: true, grey: true };
     const draw = kit.latest();
     const photo = R.el("img", { class: "patch-photo", alt: R.t("image.alt"), id: "image-photo" });
     photo.src = image.png;
+    // the colours of a picture would mix with those of the weights
+    photo.classList.toggle("grey", mode.grey);
     const layer = R.el("canvas", { class: "patch-layer", id: "image-layer", role: "img", tabindex: "0" });
     const frame = R.el("div", { class: "patch-frame", id: "image-frame" }, photo, layer);
     const readout = R.el("p", { class: "readout", id: "image-readout" });
     const summary = R.el("p", { class: "row-summary", id: "image-summary" });
-    const note = R.el("p", { class: "quiet", id: "image-note" });
+    const note = R.el("p", { class: "note", id: "image-note" });
     const others = R.el("div", { class: "row patch-others", id: "image-others", role: "group", "aria-label": R.t("image.others") });
     place.append(
       R.el(
@@ -27,6 +29,7 @@
           mode.opacity = value;
           layer.style.opacity = value;
         }),
+        kit.check("image-grey", "image.grey", mode.grey, (on) => photo.classList.toggle("grey", on)),
         kit.check("image-ranks", "image.ranks", mode.ranks, (on) => {
           mode.ranks = on;
           if (last) paint(last);
@@ -113,7 +116,7 @@
         pen.textBaseline = "middle";
         pen.font = "bold " + Math.max(9, Math.min(16, tall * 0.55)) + "px sans-serif";
         best.forEach(([k, weight], rank) => {
-          pen.fillStyle = R.ink(kit.stretch(weight / most));
+          pen.fillStyle = kit.ink(kit.stretch(weight / most));
           pen.fillText(String(rank + 1), ((k % across) + 0.5) * wide, (Math.floor(k / across) + 0.5) * tall);
         });
       }
@@ -127,7 +130,7 @@
       }
       const list = best.map(([k, weight]) => where(skip + k) + " " + R.number(weight)).join(", ");
       const from = shownOn(entry.n) && query >= skip ? where(query) : kit.quote(entry.queries, query);
-      summary.textContent = R.t("row.summary", { token: from, index: query, keys: list || R.t("row.nothing") });
+      summary.textContent = R.t("image.summary", { token: from, index: query, keys: list || R.t("row.nothing") });
       layer.setAttribute("aria-label", summary.textContent);
       let outside = 0;
       row.forEach((weight, k) => (outside += k < skip || k >= skip + patches ? weight : 0));

@@ -3,10 +3,12 @@
   const kit = R.kit;
   const PAGE = 50;
 
+  const print = (cell) => (typeof cell === "number" && !Number.isInteger(cell) ? R.number(cell) : String(cell ?? ""));
+
   // a real table; the first cell of each row is its head
   kit.table = ({ id, caption, heads, rows, sort = -1, down = true, onsort = null, marked = -1, pick = null }) => {
     const head = heads.map((name, k) => {
-      const cell = R.el("th", { scope: "col" });
+      const cell = R.el("th", { scope: "col", class: rows.length && typeof rows[0][k] === "number" ? "number" : null });
       if (!onsort) {
         cell.textContent = name;
         return cell;
@@ -19,9 +21,10 @@
     const body = rows.map((cells, r) => {
       const line = R.el("tr", { class: r === marked ? "chosen" : null });
       cells.forEach((cell, k) => {
-        const box = R.el(k === 0 ? "th" : "td", k === 0 ? { scope: "row", dir: "auto" } : { dir: "auto" });
-        if (k === 0 && pick) box.append(R.el("button", { class: "sorter", type: "button", onclick: () => pick(r) }, cell));
-        else box.textContent = cell;
+        const number = typeof cell === "number";
+        const box = R.el(k ? "td" : "th", { scope: k ? null : "row", dir: number ? null : "auto", class: number ? "number" : null });
+        if (k === 0 && pick) box.append(R.el("button", { class: "sorter", type: "button", onclick: () => pick(r) }, print(cell)));
+        else box.textContent = print(cell);
         line.append(box);
       });
       return line;
@@ -66,8 +69,6 @@
     return { heads: keys.map((key) => R.t(key)), rows };
   };
 
-  const print = (cell) => (typeof cell === "number" && !Number.isInteger(cell) ? R.number(cell) : String(cell ?? ""));
-
   kit.view("table", "view.table", (place) => {
     const mode = { sort: -1, down: false, heads: 0, queries: -1 };
     // a table that is made again keeps the keyboard where it was
@@ -78,7 +79,7 @@
     };
     const [drawTop, drawQueries] = [kit.latest(), kit.latest()];
     const top = R.el("section", {});
-    const queries = R.el("section", {});
+    const queries = R.el("section", { id: "table-query-part" });
     const heads = R.el("section", {});
     place.append(R.el("div", { class: "tables" }, top, queries), heads);
 
@@ -92,9 +93,9 @@
             id: "table-top",
             caption,
             heads: ["column.rank", "column.token", "column.position", "column.weight"].map((key) => R.t(key)),
-            rows: tops.map(([key, weight], rank) => [String(rank + 1), R.label(entry.keys, key), String(key), R.number(weight)]),
+            rows: tops.map(([key, weight], rank) => [rank + 1, R.label(entry.keys, key), key, weight]),
           }),
-          R.el("p", { class: "quiet", id: "table-note" }, note),
+          R.el("p", { class: "note", id: "table-note" }, note),
         );
       });
     }
@@ -110,7 +111,7 @@
             id: "table-queries",
             caption: R.t("table.queries", { name: R.name(entry) }),
             heads: found.heads,
-            rows: found.rows.map((cells) => cells.map(print)),
+            rows: found.rows,
             marked: state.query - from,
             pick: (row) => R.set({ query: from + row, pinned: true }),
           }),
@@ -139,7 +140,7 @@
           id: "table-heads",
           caption: R.t("table.heads"),
           heads: found.heads,
-          rows: some.map(({ cells }) => cells.map(print)),
+          rows: some.map(({ cells }) => cells),
           sort: mode.sort,
           down: mode.down,
           marked: some.findIndex(({ entry }) => entry.id === R.state.entry),

@@ -10,7 +10,7 @@
     let current = null; // {entry, query, weights per token, most, note}
 
     const head = R.el("p", { class: "row-summary", id: "text-summary" });
-    const note = R.el("p", { class: "quiet", id: "text-note" });
+    const note = R.el("p", { class: "note", id: "text-note" });
     const readout = R.el("p", { class: "readout", id: "text-readout" });
     const jump = R.el("input", { type: "number", id: "text-jump", class: "short" });
     jump.min = 0;
@@ -77,7 +77,7 @@
       const stops = [];
       for (let k = 0; k <= 10; k += 1) stops.push(R.colour(k / 10));
       bar.style.backgroundImage = "linear-gradient(to right, " + stops.join(", ") + ")";
-      return R.el("span", { class: "row scale-row" }, R.el("span", { class: "quiet" }, "0"), bar, R.el("span", { class: "quiet", id: "text-most" }));
+      return R.el("span", { class: "row scale-row" }, R.el("span", { class: "quiet", id: "text-least" }), bar, R.el("span", { class: "quiet", id: "text-most" }));
     }
 
     const weightOf = (item) => {
@@ -161,8 +161,9 @@
         if (!sums || hidden(item)) return look;
         const share = kit.stretch(sums[k] / most);
         look.title = item.from + ": " + R.number(sums[k]);
-        look.share = share;
-        if (share >= LEAST) Object.assign(look, { fill: R.colour(share), ink: R.ink(share) });
+        // the bar is always linear, whatever the colours are
+        look.share = sums[k] / most < LEAST ? 0 : sums[k] / most;
+        if (share >= LEAST) Object.assign(look, { fill: R.colour(share), ink: kit.ink(share) });
         return look;
       });
       if (cross) {
@@ -172,7 +173,8 @@
       strong.replaceChildren(
         ...tops.filter(([, weight]) => weight > 0).map(([item, weight]) => R.el("li", { class: "chip" }, R.el("bdi", {}, item.text), " " + R.number(weight))),
       );
-      document.getElementById("text-most").textContent = R.number(most);
+      place.querySelector("#text-most").textContent = R.number(most);
+      place.querySelector("#text-least").textContent = kit.lowest(most);
       head.textContent = !weights
         ? R.t("row.none")
         : found.received

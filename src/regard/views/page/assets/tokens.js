@@ -83,11 +83,14 @@
     for (const value of values) if (value > most) most = value;
     return most;
   };
-  // the same square-root-like stretch everywhere: small weights stay visible when the log scale is on
+  // a share of the strongest as a place on the colours; the log scale has two decades: with more, all tokens of a row look alike
   kit.stretch = (share) => {
     if (!(share > 0)) return 0;
-    return R.state.log ? Math.max(0, 1 + Math.log10(share) / 4) : Math.min(1, share);
+    return R.state.log ? Math.max(0, 1 + Math.log10(share) / 2) : Math.min(1, share);
   };
+  // at this colour black and white read equally well (4.6:1)
+  kit.ink = (place) => (place > 0.464 ? "#000000" : "#ffffff");
+  kit.lowest = (most) => (R.state.log ? "≤ " + R.number(most / 100) : "0");
   kit.kindNote = (entry) => {
     const kind = R.rowKind(entry.id);
     const parts = [R.t("row." + kind)];
