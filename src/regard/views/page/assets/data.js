@@ -43,7 +43,8 @@ const R = {};
   function widen(stored, scale, power) {
     const numbers = new Float32Array(stored.length);
     for (let at = 0; at < stored.length; at++) numbers[at] = stored[at] * scale;
-    if (power !== 1) for (let at = 0; at < numbers.length; at++) numbers[at] = numbers[at] ** power;
+    if (power === 2) for (let at = 0; at < numbers.length; at++) numbers[at] *= numbers[at];
+    else if (power !== 1) for (let at = 0; at < numbers.length; at++) numbers[at] = numbers[at] ** power;
     return numbers;
   }
 
@@ -70,6 +71,13 @@ const R = {};
   R.blob = (index) => {
     if (!arrays.has(index)) arrays.set(index, unpack(index));
     return arrays.get(index);
+  };
+  // bytes as they are stored, and the number that each of the 256 stands for
+  R.bytes = async (index) => {
+    const { shape, store, scale = 1, power = 1, offset = 0 } = R.data.blobs[index];
+    if (!stores.has(store)) stores.set(store, inflate(store));
+    const stored = new Uint8Array(await stores.get(store), offset, shape[0] * shape[1]);
+    return { stored, shape, numbers: Float32Array.from({ length: 256 }, (_, byte) => (byte * scale) ** power) };
   };
   R.shape = (index) => R.data.blobs[index].shape;
 

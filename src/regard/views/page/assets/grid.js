@@ -8,11 +8,12 @@
     first: (entry) => -entry.stats.first,
     received: (entry) => -entry.stats.received,
   };
-  const gap = 8;
+  let gap = 8;
   let canvas, buttons, sorter, frame, legend, caption, detailBox, numbers, told;
   let order = "layer";
   let cells = [];
-  let pictures = null;
+  let thumbs = null;
+  let atlas = null;
   let active = -1;
   let size = 96;
   let columns = 1;
@@ -26,11 +27,38 @@
     });
 
   async function load() {
-    const entries = R.data.entries;
-    const thumbs = await Promise.all(entries.map((entry) => R.blob(entry.blobs.thumb)));
+    const list = await Promise.all(R.data.entries.map((entry) => R.bytes(entry.blobs.thumb)));
     let most = 0;
-    for (const thumb of thumbs) for (const value of thumb) if (value > most) most = value;
-    return new Map(entries.map((entry, at) => [entry.id, { values: thumbs[at], shape: R.shape(entry.blobs.thumb), most }]));
+    for (const { stored, numbers } of list) {
+      let top = 0;
+      for (let at = 0; at < stored.length; at++) if (stored[at] > top) top = stored[at];
+      most = Math.max(most, numbers[top]);
+    }
+    const side = list.reduce((longest, { shape }) => Math.max(longest, ...shape), 1);
+    return { list, most, side, across: Math.ceil(Math.sqrt(list.length)), at: new Map(R.data.entries.map((entry, at) => [entry.id, at])) };
+  }
+  // all thumbnails in one picture, by a table of 256 colours each: a thousand canvases would take a second
+  function draw(norm) {
+    const { list, side, across } = thumbs;
+    const width = across * side, height = Math.ceil(list.length / across) * side;
+    const canvas = el("canvas", { width, height });
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const ramp = R.ramp("sequential");
+    const colours = new Uint32Array(256);
+    list.forEach(({ stored, shape, numbers }, which) => {
+      for (let byte = 0; byte < 256; byte++) {
+        const from = 3 * Math.round(255 * Math.min(Math.max(norm.of(numbers[byte]), 0), 1));
+        colours[byte] = 0xff000000 | (ramp[from + 2] << 16) | (ramp[from + 1] << 8) | ramp[from];
+      }
+      const start = Math.floor(which / across) * side * width + (which % across) * side;
+      for (let r = 0; r < shape[0]; r++) {
+        for (let c = 0; c < shape[1]; c++) pixels[start + r * width + c] = colours[stored[r * shape[1] + c]];
+      }
+    });
+    context.putImageData(image, 0, 0);
+    return canvas;
   }
 
   // ---- places ----
@@ -47,8 +75,9 @@
     const gutter = order === "layer" ? 40 : 0;
     const room = width - gutter;
     const ideal = order === "layer" ? widest : Math.ceil(Math.sqrt(entries.length * 1.6));
+    gap = room / ideal < 56 ? 4 : 8;
     const tall = order === "layer" ? Math.floor(640 / lanes.length) : 128;
-    size = Math.max(40, Math.min(176, Math.max(tall, 72), Math.floor((room + gap) / ideal) - gap));
+    size = Math.max(28, Math.min(176, Math.max(tall, 72), Math.floor((room + gap) / ideal) - gap));
     columns = Math.max(1, Math.floor((room + gap) / (size + gap)));
     cells = [];
     const lead = order === "layer" ? 0 : 20;
@@ -74,16 +103,18 @@
     const width = Math.max(240, frame.clientWidth);
     const height = arrange(width);
     const context = R.canvas(canvas, width, height);
-    const log = R.state.log;
-    const any = pictures.values().next().value;
-    const norm = R.norm(any ? any.most : 1, log, 3);
+    const { log } = R.state;
+    const norm = R.norm(thumbs.most, log, 3);
+    if (!atlas || atlas.log !== log) atlas = { log, canvas: draw(norm) };
     context.font = R.font(12);
     context.textBaseline = "middle";
     const quiet = R.css("--quiet");
     for (const { entry, x, y, first, gutter, lead } of cells) {
-      const { values, shape } = pictures.get(entry.id);
+      const which = thumbs.at.get(entry.id);
+      const { shape } = thumbs.list[which];
+      const [left, top] = [(which % thumbs.across) * thumbs.side, Math.floor(which / thumbs.across) * thumbs.side];
       context.imageSmoothingEnabled = shape[0] > size;
-      context.drawImage(R.picture(values, shape[0], shape[1], norm), x, y, size, size);
+      context.drawImage(atlas.canvas, left, top, shape[1], shape[0], x, y, size, size);
       context.fillStyle = quiet;
       if (gutter && first) {
         const sign = entry.kind === "cross" ? "×" : "";
@@ -184,7 +215,7 @@
   }
 
   async function show(state, patch) {
-    pictures = pictures || (await load());
+    thumbs = thumbs || (await load());
     active = active < 0 || "entry" in patch ? state.entry : active;
     const look = [frame.clientWidth, state.log, state.lang, document.documentElement.dataset.theme, state.entry].join();
     if (look === painted) return;

@@ -23,7 +23,8 @@
     const entry = entryNow();
     const width = Math.max(280, frame.clientWidth);
     const small = width < 560;
-    const left = small ? 72 : 112, top = small ? 72 : 96, right = small ? 40 : 64;
+    const right = small ? 40 : 64;
+    const left = R.gutter(entry.queries, entry.n, small ? 72 : 128), top = R.gutter(entry.keys, entry.m, small ? 72 : 112);
     const [first, last, from, to] = windowNow();
     const room = Math.min(width - left - right, 960);
     const tall = Math.max(280, Math.min(window.innerHeight * 0.68, 900));
@@ -41,7 +42,7 @@
     box = measure();
     const win = windowNow();
     const bottom = box.y + box.height;
-    const height = bottom + 144;
+    const height = bottom + 136;
     const context = R.canvas(base, box.whole, height);
     frame.style.height = height + "px";
     R.hatch(context, box.x, box.y, box.width, box.height);
@@ -93,7 +94,7 @@
     const entry = entryNow();
     const { query, key } = state;
     const win = windowNow();
-    const context = R.canvas(over, box.whole, box.y + box.height + 144);
+    const context = R.canvas(over, box.whole, box.y + box.height + 136);
     R.cross(context, box, win, query, key);
     const high = box.height / (win[1] - win[0]), wide = box.width / (win[3] - win[2]);
     if (query >= win[0] && query < win[1]) {
@@ -183,17 +184,14 @@
     if (look === drawn) return paintOver();
     const id = entry.id;
     const load = (name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null);
-    const loads = [R.coarse(id), R.spans(id), load("entropy"), load("received")];
+    const loads = [R.layer(id), R.spans(id), load("entropy"), load("received")];
     const [loaded, spans, entropy, received] = await Promise.all(loads);
     if (id !== state.entry) return;
     margins = [entropy, received];
     if (!exact || exact.id !== id || "sinks" in patch) exact = null;
     dots = null;
-    const { rows, cols, width } = loaded;
-    coarse = { ...loaded, cells: loaded.cells.slice(), covers: [0, rows * width[0], 0, cols * width[1]] };
-    const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
     masks.hidden = !spans;
-    if (spans) R.maskCells(coarse.cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
+    coarse = loaded;
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
     drawn = look;

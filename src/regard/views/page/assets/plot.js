@@ -51,6 +51,18 @@
     return most;
   };
 
+  // the coarse map with its masked cells clear
+  let last = null;
+  R.layer = async (id) => {
+    if (last && last.id === id) return last;
+    const entry = R.entry(id);
+    const [map, spans] = await Promise.all([R.coarse(id), R.spans(id)]);
+    const { cells, rows, cols, width } = map;
+    const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
+    if (spans) R.maskCells(cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
+    last = { ...map, id, covers: [0, rows * width[0], 0, cols * width[1]] };
+    return last;
+  };
   // moving about repaints the same cells: their picture is made again only for other colours
   R.pictureOf = (layer, norm) => {
     const look = [norm.high, norm.low].join();
@@ -94,6 +106,20 @@
     for (let at = Math.ceil(from / stride) * stride; at < to; at += stride) list.push(at);
     return { every: false, list };
   }
+  // room for the labels of a side: the same at every zoom, or the map would move under the hand
+  const gutters = new Map();
+  R.gutter = (side, count, most) => {
+    const name = [side, count, most].join();
+    if (!gutters.has(name)) {
+      const context = document.createElement("canvas").getContext("2d");
+      context.font = R.font(13);
+      const stride = Math.max(1, Math.floor(count / 200));
+      let widest = 0;
+      for (let k = 0; k < count; k += stride) widest = Math.max(widest, context.measureText(count + " " + R.label(side, k)).width);
+      gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 56), most)));
+    }
+    return gutters.get(name);
+  };
   // text along the left: each token where there is room, else every so many with their number
   R.rowLabels = (context, side, [from, to], box, room) => {
     const size = box.height / (to - from);
