@@ -14,7 +14,7 @@ import numpy as np
 from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.engine.look import Look
-from regard.views.page.build import build, measure_rest
+from regard.views.page.build import assemble, measure_rest
 from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
 from regard.views.page.sides import Sides, Texts
@@ -104,7 +104,7 @@ def page(
         extra["image"] = read_image(image, grid, skip, [entry["m"] for entry in payload.entries])
     if graph is not None:
         extra["graph"] = read_graph(graph, payload, described)
-    text = build(
+    text = assemble(
         {
             "version": 1, "title": title, "lang": lang, "note": payload.note, "sides": described,
             "models": models, "entries": payload.entries,

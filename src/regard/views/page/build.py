@@ -23,10 +23,10 @@ FOLDER = pathlib.Path(__file__).parent / "assets"
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
-def build(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
+def assemble(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
     """The whole page as text.
 
-    >>> text = build({"title": "</title><script>alert(1)</script>", "lang": "en"}, ["q80AAA=="])
+    >>> text = assemble({"title": "</title><script>alert(1)</script>", "lang": "en"}, ["q80AAA=="])
     >>> text.count("<script>"), "alert(1)<" in text, 'id="regard-blob-0"' in text
     (1, False, True)
     """

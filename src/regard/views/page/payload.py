@@ -107,6 +107,8 @@ class Payload:
             if self._is_full(k):
                 # the map has a cell for each pair: every weight is there
                 self.entries[k] |= {"exact": True, "why": ""}
+                if (spans := self.heads[k].look.spans) is not None:
+                    self.entries[k]["blobs"]["spans"] = self.blobs.add(spans.numpy().astype(np.int32))
         full = sum(self.entries[k]["exact"] for k in ids)
         able = [k for k in ids if self.heads[k].look.query is not None and not self.entries[k]["exact"]]
         told = f"every weight of {_count(full, 'head')}" if full else ""

@@ -69,8 +69,13 @@ def write_png(pixels: Array) -> bytes:
 def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dict[str, Any]:
     """Edges with the weight that their end gives to their start, for every head that sees all nodes."""
     given = graph if isinstance(graph, Mapping) else {"edges": graph}
+    if "edges" not in given:
+        raise RegardError(
+            f"page graph must be edges, or a mapping with 'edges', got keys {sorted(map(str, given))}."[:200]
+        )
     edges = np.asarray(given["edges"].cpu() if isinstance(given["edges"], torch.Tensor) else given["edges"])
-    if edges.ndim == 2 and edges.shape[0] == 2 and edges.shape[1] != 2:
+    # two tensors' rows are from and to; a list of two pairs is pairs
+    if edges.ndim == 2 and edges.shape[0] == 2 and (edges.shape[1] != 2 or isinstance(given["edges"], torch.Tensor)):
         edges = edges.T
     nodes = [str(node) for node in given.get("nodes", sides[0]["labels"])]
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
@@ -87,7 +92,12 @@ def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dic
         )
     shown: dict[str, Any] = {"nodes": nodes, "edges": edges.tolist(), "weights": weights}
     if given.get("at") is not None:
-        shown["at"] = np.asarray(given["at"], dtype=float).tolist()
+        at = np.asarray(given["at"], dtype=float)
+        if at.shape != (len(nodes), 2):
+            raise RegardError(
+                f"page graph at must be a place (x, y) for each of the {len(nodes)} nodes, got shape {at.shape}."
+            )
+        shown["at"] = at.tolist()
     return shown
 
 

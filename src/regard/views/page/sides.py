@@ -40,9 +40,10 @@ class Texts:
             key = sizes.index(m)
             return self._tail(key, n), key
         if not pairs:
-            counts = ", ".join(f"{side} {size}" for side, size in zip(self.names, sizes, strict=True))
+            counts = ", ".join(f"{side[:12]} {size}" for side, size in zip(self.names[:3], sizes, strict=False))
             raise RegardError(
-                f"page tokens fit not {name[:60]!r}, {n} queries by {m} keys: {counts[:60]} labels. Mend."
+                f"page tokens do not fit {name[:40]!r}: it has {n} queries and {m} keys, the labels are {counts}."
+                " Give one label a token."
             )
         pairs = _keep(pairs, lambda q, k: (q != k) == (kind == "cross")) if kind else pairs
         parts = name.lower().replace("#", ".").split(".")
@@ -58,8 +59,8 @@ class Texts:
                 pairs = _keep(pairs, lambda q, k: q == k)
         if len(pairs) > 1:
             raise RegardError(
-                f"page cannot tell which tokens {name[:60]!r} is of ({n} by {m} fits several)."
-                " Name them: sides={pattern: (query side, key side)}."
+                f"page cannot tell whose tokens {name[:40]!r} has ({n} by {m} fits several): name them,"
+                f" sides={{{name[:40]!r}: (query side, key side)}}."
             )
         return pairs[0]
 

@@ -121,8 +121,12 @@ def label_encoding(text: str | tuple[str, str], encoding: Any) -> Labels:
         end = max((stop for _, stop in offsets), default=0) if encoding.overflowing else len(whole)
         names = [special[k] for k in chosen]
         # a special token covers nothing, whatever its offsets say
-        spans = [(0, 0) if name is not None else span for name, span in zip(names, offsets, strict=True)]
-        parts.append((chosen, label_tokens(whole[:end], spans, names, [encoding.tokens[k] for k in chosen])))
+        pieces = [encoding.tokens[k] for k in chosen]
+        spans = [
+            (0, 0) if name is not None or _is_put_before(piece, whole[start:stop]) else (start, stop)
+            for name, piece, (start, stop) in zip(names, pieces, offsets, strict=True)
+        ]
+        parts.append((chosen, label_tokens(whole[:end], spans, names, pieces)))
     order = sorted((k, part, at) for part, (chosen, _) in enumerate(parts) for at, k in enumerate(chosen))
     if len(order) != len(owners):
         raise RegardError(f"label_encoding text must be a pair: the encoding has {max(owners) + 1} texts, got 1.")
@@ -133,6 +137,11 @@ def label_encoding(text: str | tuple[str, str], encoding: Any) -> Labels:
         tuple(found[part].marks[at] for _, part, at in order),
         all(labels.joined for labels in found),
     )
+
+
+def _is_put_before(piece: str, covered: str) -> bool:
+    """SentencePiece's sign of a space where the text has none: it claims the first character for itself."""
+    return not piece.strip("▁") and not any(c.isspace() or c == "▁" for c in covered)
 
 
 def _number(labels: list[str], marks: list[bool]) -> None:

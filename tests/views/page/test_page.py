@@ -1,0 +1,245 @@
+"""Whose tokens are meant, pictures and graphs, and what the page complains of."""
+
+import base64
+import io
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from regard import RegardError, mask
+from regard.engine.look import look
+from regard.views.page import label_tokens, page
+from tests.views.page.reading import Read
+
+SOURCE, TARGET = ["a", "b", "c", "d"], ["x", "y", "<eos>"]
+
+
+def see(n, m=None, heads=1, seed=0, **terms):
+    draw = torch.Generator().manual_seed(seed)
+    query, key = torch.randn(1, heads, n, 4, generator=draw), torch.randn(1, heads, m or n, 4, generator=draw)
+    return look(query, key, keep=True, **terms)
+
+
+def show(seen, tokens, **options):
+    return Read(page(seen, tokens, None, **options).html)
+
+
+def place(read):
+    names = [side["name"] for side in read.data["sides"]]
+    return [(names[entry["queries"]], names[entry["keys"]], entry["kind"]) for entry in read.entries]
+
+
+class Seen(dict):
+    """A mapping with what a watch knows besides."""
+
+    model = "tiny"
+
+    def __init__(self, looks, kinds=None, checks=None):
+        super().__init__(looks)
+        self.kinds, self.checks = kinds or {}, checks or {}
+
+
+def test_lengths_say_whose_tokens_are_meant():
+    seen = {"encoder.0": see(4), "decoder.0.self": see(3), "decoder.0.cross": see(3, 4)}
+    read = show(seen, {"source": SOURCE, "target": TARGET})
+    assert place(read) == [("source", "source", "self"), ("target", "target", "self"), ("target", "source", "cross")]
+    assert [entry["layer"] for entry in read.entries] == [0, 1, 2]
+
+
+def test_names_and_kinds_say_it_where_lengths_do_not():
+    names = ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.encoder_attn"]
+    kinds = dict(zip(names, ["self", "self", "cross"], strict=True))
+    wanted = [("source", "source", "self"), ("target", "target", "self"), ("target", "source", "cross")]
+    looks = {name: see(3, seed=k) for k, name in enumerate(names)}
+    sides = {"source": SOURCE[:3], "target": TARGET}
+    assert place(show(Seen(looks, kinds), sides)) == wanted
+    assert place(show(looks, sides)) == wanted
+    told = {"*encoder_attn": ("target", "source"), "encoder*": ("source", "source"), "*": ("target", "target")}
+    assert place(show(looks, sides, sides=told)) == wanted
+
+
+def test_steps_with_a_cache_are_the_last_queries():
+    read = show({"a": see(2, 4)}, SOURCE)
+    assert place(read) == [("text (last 2)", "text", "self")]
+    assert read.data["sides"][1]["labels"] == ["c", "d"]
+
+
+def test_steps_are_joined():
+    class Steps(Seen):
+        steps = frozenset({"a#2"})
+
+        def join(self):
+            return Seen({"a": see(4)})
+
+    read = show(Steps({"a": see(3), "a#2": see(1, 4)}), SOURCE)
+    assert [(entry["name"], entry["n"]) for entry in read.entries] == [("a", 4)]
+
+
+def test_checks_names_and_labels_are_shown():
+    check = types.SimpleNamespace(text=lambda: "16 rows recomputed: within 1.3x of float32's rounding")
+    labels = label_tokens("a 猫!", [(0, 0), (0, 1), (2, 3), (2, 3), (3, 4)], ["<s>", None, None, None, None])
+    read = show(Seen({"a": see(5), "b": see(5)}, checks={"a": check, "b": None}), labels, lang="zh", title="t")
+    assert [entry["check"] for entry in read.entries] == [check.text(), ""]
+    assert read.data["models"] == ["tiny"]
+    assert (read.data["lang"], read.data["title"], read.data["version"]) == ("zh", "t", 1)
+    assert read.data["sides"] == [
+        {"name": "text", "labels": ["<s>", "a", " 猫", "⟨2/2⟩", "!"], "joined": True, "marks": [3],
+         "special": [True, False, False, False, False]}
+    ]  # fmt: skip
+    assert read.entries[0]["terms"] == "Dot(), Softmax(), Full()"
+
+
+def test_other_models_may_have_tokens_of_their_own():
+    read = show(see(4), SOURCE, other=(Seen({"b": see(3)}), TARGET))
+    assert [side["name"] for side in read.data["sides"]] == ["text", "text B"]
+    assert [(entry["model"], entry["queries"], entry["n"]) for entry in read.entries] == [(0, 0, 4), (1, 1, 3)]
+    assert read.data["models"] == ["A", "B tiny"]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "numbers", "channels first", "grey", "file", "pil"])
+def test_pictures_keep_their_pixels(kind, tmp_path):
+    pil = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    if kind == "grey":
+        pixels = pixels[..., 0]
+    pil.fromarray(pixels).save(tmp_path / "picture.png")
+    image = {
+        "bytes": pixels, "numbers": pixels / 255, "grey": pixels, "file": tmp_path / "picture.png",
+        "channels first": torch.from_numpy(pixels.T.copy()).transpose(-1, -2) if pixels.ndim == 3 else pixels,
+        "pil": pil.fromarray(pixels),
+    }[kind]  # fmt: skip
+    read = show(see(7), list("abcdefg"), image=image, grid=(2, 3), skip=1)
+    about = read.data["image"]
+    assert (about["width"], about["height"], about["grid"], about["skip"]) == (8, 6, [2, 3], 1)
+    head, _, raw = about["png"].partition(",")
+    assert head == "data:image/png;base64"
+    assert np.array_equal(np.asarray(pil.open(io.BytesIO(base64.b64decode(raw)))), pixels)
+
+
+def test_square_grids_are_found():
+    read = show(see(5), list("abcde"), image=np.zeros((4, 4, 3), np.uint8), skip=1)
+    assert read.data["image"]["grid"] == [2, 2]
+
+
+@pytest.mark.parametrize("cells", [256, 8], ids=["map", "pairs"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_edges_have_the_weight_of_their_end_for_their_start(cells, keep):
+    draw = torch.Generator().manual_seed(0)
+    query, key = torch.randn(1, 2, 20, 4, generator=draw), torch.randn(1, 2, 20, 4, generator=draw)
+    edges = torch.randint(0, 20, (2, 31), generator=draw)
+    seen = look(query, key, mask=mask.Causal(), keep=keep, map=cells, top=20)
+    read = show(seen, [str(k) for k in range(20)], graph={"edges": edges, "at": [[0.0, 1.0]] * 20})
+    scores = (query[0] @ key[0].transpose(1, 2) / 2).masked_fill(torch.ones(20, 20).triu(1).bool(), -torch.inf)
+    wanted = torch.softmax(scores, -1)[1][edges[1], edges[0]]
+    assert np.allclose(read.blob(read.data["graph"]["weights"]["1"]), wanted, rtol=2e-3, atol=1e-6)
+    assert read.data["graph"]["edges"] == edges.T.tolist()
+    assert read.data["graph"]["at"][3] == [0.0, 1.0]
+
+
+def test_two_edges_are_rows_of_from_and_to():
+    read = show(see(3), TARGET, graph=torch.tensor([[0, 1], [2, 2]]))
+    assert read.data["graph"]["edges"] == [[0, 2], [1, 2]]
+
+
+GREY = np.zeros((4, 4, 3), np.uint8)
+MESSAGES = [
+    (
+        "page tokens do not fit 'layer.0': it has 3 queries and 3 keys, the labels are text 4. Give one label a token.",
+        lambda: page({"layer.0": see(3)}, SOURCE, None),
+    ),
+    (
+        "page cannot tell whose tokens 'a' has (3 by 3 fits several): name them, sides={'a': (query side, key side)}.",
+        lambda: page({"a": see(3)}, {"p": TARGET, "q": TARGET}, None),
+    ),
+    (
+        "page sides['a*'] must be two of ['text'], got ('text', 'more').",
+        lambda: page({"a": see(3)}, TARGET, None, sides={"a*": ("text", "more")}),
+    ),
+    (
+        "page sides['*'] has 4 by 4 labels, but 'a' is 3 by 3: name other sides.",
+        lambda: page({"a": see(3)}, {"p": SOURCE, "q": TARGET}, None, sides={"*": ("p", "p")}),
+    ),
+    (
+        "page tokens must be a list of labels, or a mapping of names to lists; got none.",
+        lambda: page(see(3), {}, None),
+    ),
+    ("page lang must be 'en' or 'zh', got 'fr'.", lambda: page(see(3), TARGET, None, lang="fr")),
+    ("page heads must be a whole number above 0, got 0.", lambda: page(see(3), TARGET, None, heads=0)),
+    ("page sequence must be 0 to 0 for 'a', got 1.", lambda: page({"a": see(3)}, TARGET, None, sequence=1)),
+    ("page seen is empty: no attention ran under watch(…), or none was chosen.", lambda: page({}, TARGET, None)),
+    (
+        "page seen must be a look, or a mapping of names to looks, got list.",
+        lambda: page([see(3)], TARGET, None),
+    ),
+    ("page skip must be a whole number, 0 or more, got -1.", lambda: page(see(3), TARGET, None, image=GREY, skip=-1)),
+    (
+        "page grid 2 by 2 and skip 0 make 4 tokens, the heads have 3: give grid=(rows, columns).",
+        lambda: page(see(3), TARGET, None, image=GREY, grid=(2, 2)),
+    ),
+    (
+        "page image must be (rows, columns, 1, 3 or 4) or (3, rows, columns), got (2, 2, 2).",
+        lambda: page(see(4), SOURCE, None, image=np.zeros((2, 2, 2), np.uint8)),
+    ),
+    (
+        "page image must be bytes (uint8), or numbers from 0 to 1: undo the model's normalisation.",
+        lambda: page(see(4), SOURCE, None, image=np.full((2, 2, 3), -1.5)),
+    ),
+    (
+        "page graph edges must be whole numbers, (2, count) from and to, got shape (3,).",
+        lambda: page(see(3), TARGET, None, graph=[1, 2, 3]),
+    ),
+    (
+        "page graph edges name node 7, but there are 3: give labels for all.",
+        lambda: page(see(3), TARGET, None, graph=[[0, 7]]),
+    ),
+    (
+        "page graph has 2 nodes, but no head has as many queries and keys: give its nodes.",
+        lambda: page(see(3), TARGET, None, graph={"edges": [[0, 1]], "nodes": ["a", "b"]}),
+    ),
+    (
+        "page graph must be edges, or a mapping with 'edges', got keys ['nodes'].",
+        lambda: page(see(3), TARGET, None, graph={"nodes": []}),
+    ),
+    (
+        "page graph at must be a place (x, y) for each of the 3 nodes, got shape (2, 2).",
+        lambda: page(see(3), TARGET, None, graph={"edges": [[0, 1]], "at": [[0, 0], [1, 1]]}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "call"), MESSAGES, ids=[message[:50] for message, _ in MESSAGES])
+def test_wrong_input_is_named(message, call):
+    with pytest.raises(RegardError) as error:
+        call()
+    assert str(error.value) == message
+    assert len(message) <= 200
+
+
+def test_a_file_that_is_no_picture_is_named(tmp_path):
+    (tmp_path / "a.png").write_text("no picture")
+    with pytest.raises(RegardError) as error:
+        page(see(4), SOURCE, None, image=tmp_path / "a.png")
+    assert str(error.value) == "page image 'a.png' is not a PNG file: convert it, or give an array."
+
+
+def test_long_names_make_no_long_complaint():
+    name = "layer." * 40
+    with pytest.raises(RegardError) as error:
+        page({name: see(3)}, {f"side {k}" * 9: SOURCE for k in range(9)}, None)
+    assert len(str(error.value)) <= 200
+    assert "\n" not in str(error.value)
+
+
+def test_a_watched_model_is_shown():
+    watching = pytest.importorskip("regard.watching")
+    layers = pytest.importorskip("regard.layers")
+    torch.manual_seed(0)
+    layer = layers.SelfAttention(num_hiddens=8, num_heads=2)
+    with watching.watch(layer, keep=True) as seen:
+        layer(torch.randn(1, 5, 8))
+    read = show(seen, list("hello"))
+    assert len(read.entries) == 2
+    assert "rows recomputed" in read.entries[0]["check"]
+    assert {entry["kind"] for entry in read.entries} == {"self"}
