@@ -13,7 +13,8 @@ import torch
 
 from regard import RegardError
 from regard.core import files
-from regard.views import alignment, draw_alignment, fonts
+from regard.views import draw_alignment, fonts
+from regard.views.figures import axes, colours
 
 matplotlib = pytest.importorskip("matplotlib")
 image = pytest.importorskip("matplotlib.image")
@@ -69,14 +70,14 @@ def test_any_number_of_tokens_fits_a_sheet(draw, rows, columns):
         assert (picture.shape[0] > picture.shape[1]) == (rows > columns)
 
 
-def test_the_darkest_cell_is_the_largest_weight(draw):
+def test_the_brightest_cell_is_the_largest_weight(draw):
     table = np.zeros((4, 5))
     table[2, 3] = 1.0
     picture = draw(table, list("abcde"), list("wxyz"))
-    dark = matplotlib.colormaps[alignment.COLOURS](1.0)
-    light = matplotlib.colormaps[alignment.COLOURS](0.0)
-    hits = (np.abs(picture - np.array(dark)) < 1 / 255).all(-1)
-    cells = (np.abs(picture - np.array(light)) < 1 / 255).all(-1)
+    bright = matplotlib.colormaps[colours.WEIGHTS](1.0)
+    dull = matplotlib.colormaps[colours.WEIGHTS](0.0)
+    hits = (np.abs(picture - np.array(bright)) < 1 / 255).all(-1)
+    cells = (np.abs(picture - np.array(dull)) < 1 / 255).all(-1)
     # left of the colour bar, whose ends have both colours
     lines, places = np.nonzero(cells)
     left, top, bottom = places.min(), lines.min(), lines.max()
@@ -93,7 +94,7 @@ def test_the_glyph_of_xi_is_no_box(draw, tmp_path):
     assert pictures["西"] != pictures["安"]
     # the box that stands for what no font has: the same for all of a kind
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alignment, "choose_fonts", lambda text: [fonts.PLAIN])
+        patch.setattr(axes, "choose_fonts", lambda text: ([fonts.PLAIN], ""))
         boxes = {c: draw([[1.0]], [c], ["x"]).tobytes() for c in "西安"}
     assert boxes["西"] == boxes["安"]
     assert boxes["西"] != pictures["西"]
@@ -137,8 +138,8 @@ def test_numbers_stand_in_small_maps_alone(draw, monkeypatch):
 def test_what_is_not_finite_is_grey(draw):
     whole = draw([[0.5, 0.5], [0.2, 0.8]], ["a", "b"], ["c", "d"])
     broken = draw([[0.5, np.nan], [np.inf, 0.8]], ["a", "b"], ["c", "d"])
-    assert find_colour(whole, alignment.NOTHING) < 100
-    assert find_colour(broken, alignment.NOTHING) > 10_000
+    assert find_colour(whole, colours.NOTHING) < 100
+    assert find_colour(broken, colours.NOTHING) > 10_000
     for table in ([[np.nan]], [[0.0]], [[-1.0]], [[1e308]], [[-1e308]], [[123456.0]]):
         assert draw(table, ["a"], ["b"]).size
 

@@ -42,7 +42,7 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
     panels = [("loss", {name: curve for name, curve in losses.items() if curve})]
     panels += [(show_line(key.removeprefix(VALID)), {"validation": curve}) for key, curve in curves.items()]
     with open_sheet() as paper:
-        families = choose_fonts("".join(name for name, _ in panels))
+        families, _ = choose_fonts("".join(name for name, _ in panels))
         across = min(len(panels), ACROSS)
         down = math.ceil(len(panels) / across)
         figure = paper.Figure(figsize=(4.8 * across, 3.4 * down), layout="constrained")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
+import sys
 import unicodedata
 import warnings
 from typing import Any
@@ -73,14 +74,25 @@ def _cover(missing: set[str], families: list[str], known: list[str]) -> None:
         candidates = [name for name in candidates if drawn.get(name) and name != best]
 
 
-def choose_fonts(text: str) -> list[str]:
-    """The families of `find_fonts`; what no font has is named once, in one warning, with the way out."""
+def choose_fonts(text: str) -> tuple[list[str], str]:
+    """As `find_fonts`; what no font has is named once, in one warning, with the way out."""
     families, missing = find_fonts(text)
     if missing:
         shown = " ".join(c if c.isprintable() else f"U+{ord(c):04X}" for c in missing[:12])
         more = f" and {len(missing) - 12} more" if len(missing) > 12 else ""
-        warnings.warn(f"No font here has {shown}{more}, drawn as boxes: {_find_way_out(missing)}.", stacklevel=3)
-    return families
+        warnings.warn(
+            f"No font here has {shown}{more}, drawn as boxes: {_find_way_out(missing)}.",
+            stacklevel=_count_own_frames() + 1,
+        )
+    return families, missing
+
+
+def _count_own_frames() -> int:
+    """Calls between a warning and the user's own line, which is the one to point at."""
+    frame, count = sys._getframe(1), 0
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("regard."):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def _find_way_out(missing: str) -> str:

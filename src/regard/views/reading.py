@@ -1,0 +1,154 @@
+"""Numbers out of a look: one head of one sequence, checked against what the caller says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core import RegardError
+from regard.engine.look import Look
+from regard.views.labels import show_token
+
+Table = npt.NDArray[np.float64]
+# of a look, what a list of heads may be sorted by; and which end of it comes first
+ORDERS = {"entropy": 1, "local": -1, "first": -1, "received": -1}
+
+
+def list_looks(seen: Any) -> list[tuple[str, Look]]:
+    """Looks by name: of what `watch` saw, of a list, or of the one look there is."""
+    if isinstance(seen, Look):
+        seen = [seen]
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(seen, Mapping):
+        pairs = list(seen.items())
+    elif isinstance(seen, Sequence) and not isinstance(seen, str):
+        pairs = list(enumerate(seen))
+    else:
+        raise RegardError(f"seen must be what `watch` or `look` gave, got {type(seen).__name__}.")
+    for name, look in pairs:
+        if not isinstance(look, Look):
+            raise RegardError(f"seen[{str(name)[:40]!r}] must be a look, got {type(look).__name__}.")
+    if not pairs:
+        raise RegardError("seen has no looks: no attention ran while it watched.")
+    return [(str(name), look) for name, look in pairs]
+
+
+def count_heads(look: Look) -> int:
+    """Heads are the last axis before the queries, where there are batches before it."""
+    return int(look.entropy.shape[-2]) if look.entropy.ndim >= 3 else 1
+
+
+def check_look(look: Any, head: int = 0, sequence: int = 0) -> None:
+    """Complains of what is no look, or has no such head or sequence."""
+    if not isinstance(look, Look):
+        raise RegardError(f"look must be a look, as `look` gives it or seen[name], got {type(look).__name__}.")
+    heads = count_heads(look)
+    if not look.received.numel() or not look.entropy.numel():
+        raise RegardError("look has no queries or no keys: there is nothing to draw.")
+    _check_index("head", head, heads)
+    _check_index("sequence", sequence, look.entropy[..., 0].numel() // heads)
+
+
+def check_query(look: Look, query: int) -> None:
+    _check_index("query", query, look.entropy.shape[-1])
+
+
+def _check_index(name: str, value: Any, count: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
+        raise RegardError(f"{name} must be a whole number from 0 to {count - 1}, got {str(value)[:40]}.")
+
+
+def take(look: Look, field: str, head: int = 0, sequence: int = 0) -> Table:
+    """A field of one head, in double."""
+    lead = tuple(look.entropy.shape[:-1])
+    values = getattr(look, field)
+    if field == "spans":
+        values = torch.broadcast_to(values, (*look.entropy.shape, 2))
+    if field == "key":
+        # one head of keys serves a group of queries' heads
+        groups = values.shape[-3] if len(lead) >= 2 else 1
+        head = head * groups // count_heads(look)
+        lead = (*lead[:-1], groups) if len(lead) >= 2 else lead
+    if len(lead) >= 2:
+        values = values.reshape(-1, lead[-1], *values.shape[len(lead) :])[sequence, head]
+    elif len(lead) == 1:
+        values = values[sequence]
+    return to_numbers(values)
+
+
+def to_numbers(values: Any) -> Table:
+    if isinstance(values, Tensor):
+        values = values.detach().double().cpu().numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def read_map(look: Look, head: int = 0, sequence: int = 0) -> Table:
+    """The mean weight in each cell of the map: comparable whatever the cells' sizes, the last ones' too."""
+    sums, (down, across) = take(look, "map", head, sequence), look.block
+    n, m = look.entropy.shape[-1], look.received.shape[-1]
+    tall = np.minimum(down, n - down * np.arange(sums.shape[0]))
+    wide = np.minimum(across, m - across * np.arange(sums.shape[1]))
+    means: Table = sums / (tall[:, None] * wide[None, :])
+    return means
+
+
+def read_row(look: Look, query: int, head: int = 0, sequence: int = 0) -> tuple[Table, str]:
+    """One query's weights, and how they are known: "exact", or "top 16" where the rest was not kept."""
+    check_query(look, query)
+    chosen = look.chosen.tolist()
+    if query in chosen:
+        return take(look, "rows", head, sequence)[chosen.index(query)], "exact"
+    if look.block == (1, 1):
+        return take(look, "map", head, sequence)[query], "exact"
+    if look.query is not None:
+        return _compute(look, slice(query, query + 1), head, sequence)[0], "exact"
+    keys, weights = (take(look, field, head, sequence)[query] for field in ("top_keys", "top_weights"))
+    row = np.zeros(look.received.shape[-1])
+    row[keys[keys >= 0].astype(int)] = weights[keys >= 0]
+    return row, f"top {len(keys)}"
+
+
+def read_table(look: Look, head: int = 0, sequence: int = 0) -> Table:
+    """All weights of a head, where the look has them."""
+    if look.block == (1, 1):
+        return take(look, "map", head, sequence)
+    if look.query is not None:
+        return _compute(look, slice(None), head, sequence)
+    n, m = look.entropy.shape[-1], look.received.shape[-1]
+    raise RegardError(f"look has no {n}×{m} weights, its map is coarser: look again with map={max(n, m)} or keep=True.")
+
+
+def _compute(look: Look, rows: slice, head: int, sequence: int) -> Table:
+    query, stat = take(look, "query", head, sequence)[rows], take(look, "stat", head, sequence)[rows]
+    key, spans = take(look, "key", head, sequence), take(look, "spans", head, sequence)[rows]
+    place = np.arange(len(key))
+    allowed = (place >= spans[:, :1]) & (place < spans[:, 1:])
+    # where nothing is allowed the statistic is -inf
+    logs = query @ key.T - np.where(np.isfinite(stat), stat, 0.0)[:, None]
+    return np.exp(np.where(allowed, logs, -np.inf))
+
+
+def read_tokens(tokens: Sequence[str] | None, count: int, name: str = "tokens") -> list[str] | None:
+    """Tokens as they are shown, one for each of `count`; None stays None."""
+    if tokens is None:
+        return None
+    for token in tokens:
+        if not isinstance(token, str):
+            raise RegardError(f"{name} must be text, got {type(token).__name__}: decode the ids first.")
+    if len(tokens) != count:
+        raise RegardError(f"{name} must be {count}, one for each place, got {len(tokens)}.")
+    return [show_token(token) for token in tokens]
+
+
+def score_head(look: Look, head: int, sequence: int, order: str) -> float:
+    """What a head is sorted by: the mean over its queries, or the largest share that one key received."""
+    values = take(look, order, head, sequence)
+    if order != "received":
+        return float(values.mean())
+    total = float(np.abs(values).sum())
+    return float(np.abs(values).max()) / total if total else 0.0
