@@ -24,7 +24,11 @@ from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
 
+_Terms = tuple[Score, Weigh, Mask, Bias | None]
 _DOT, _SOFTMAX, _FULL = Dot(), Softmax(), Full()
+
+# who is told of every call that was carried out: the call with its terms as they were given, query, key, value and out
+OBSERVERS: list[Callable[[Call, Tensor, Tensor, Tensor, Tensor], None]] = []
 
 
 def attend(
@@ -57,12 +61,12 @@ def attend(
         if not all(map(can_travel, terms)):
             # the graph breaks here: nothing follows a caller's own function
             run: Callable[..., Tensor] = torch.compiler.disable(_carry_out_eagerly)
-            return run(plan, generator, query, key, value)
+            return run(plan, generator, terms, query, key, value)
         seed = draw_seed(generator) if dropout else 0
         drawn = terms[1].settle(plan.call.sizes)
         options = {"dropout": dropout, "seed": seed, "backend": backend}
         return attend_whole(query, key, value, (terms[0], drawn, *terms[2:]), options)
-    return _carry_out(plan, _draw(plan.call, generator), query, key, value)
+    return _carry_out(plan, _draw(plan.call, generator), terms, query, key, value)
 
 
 def attend_seeded(
@@ -71,16 +75,26 @@ def attend_seeded(
 ) -> Tensor:  # fmt: skip
     """`attend` with the seed of its dropout already drawn."""
     plan = _plan(query, key, value, score, weigh, mask, bias, dropout, None, backend)
-    return _carry_out(plan, replace(plan.call, seed=seed), query, key, value)
+    return _carry_out(plan, replace(plan.call, seed=seed), (score, weigh, mask, bias), query, key, value)
 
 
 def _carry_out_eagerly(
-    plan: Plan, generator: torch.Generator | None, query: Tensor, key: Tensor, value: Tensor
+    plan: Plan, generator: torch.Generator | None, terms: _Terms, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    return _carry_out(plan, _draw(plan.call, generator), query, key, value)
+    return _carry_out(plan, _draw(plan.call, generator), terms, query, key, value)
 
 
-def _carry_out(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _carry_out(plan: Plan, call: Call, terms: _Terms, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    out = _compute(plan, call, query, key, value)
+    if OBSERVERS:
+        # what a weigher drew stays drawn
+        given = replace(call, score=terms[0], mask=terms[2], bias=terms[3])
+        for observe in tuple(OBSERVERS):
+            observe(given, query, key, value, out)
+    return out
+
+
+def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     taker, sizes = BACKENDS[plan.backend], call.sizes
     if taker.LIFTS:
         # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype

@@ -1,0 +1,104 @@
+"""What a watch saw: looks by the names of the modules that attended, and files of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import torch
+
+from regard.engine.look import Look
+from regard.watching.check import Check
+
+
+class Seen(Mapping[str, Look]):
+    """Looks by module name, in the order in which attentions ran; `watch` makes it.
+
+    >>> import torch
+    >>> from regard.layers import SelfAttention
+    >>> from regard.watching import watch
+    >>> layer = SelfAttention(num_hiddens=8, num_heads=2)
+    >>> with watch(layer) as seen:
+    ...     out = layer(torch.ones(1, 3, 8))
+    >>> seen["SelfAttention"].entropy.shape
+    torch.Size([1, 2, 3])
+
+    A module that ran again has `name#2`, `name#3` and so on. `checks` has a `Check` for each name, `kinds` "self" or
+    "cross", `skipped` the reason why an attention that ran was not looked at, `steps` the names that go on where the
+    module's call before them ended, as in decoding.
+    """
+
+    def __init__(self, model: str = "", cells: int = 256) -> None:
+        self.model = model
+        # how many cells a side a map may have, for the maps of `join`
+        self.cells = cells
+        self.checks: dict[str, Check] = {}
+        self.kinds: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
+        self.steps: set[str] = set()
+        self._looks: dict[str, Look] = {}
+
+    def add(self, name: str, look: Look, kind: str, is_step: bool = False, check: Check | None = None) -> None:
+        """Put a look after those so far."""
+        self._looks[name], self.kinds[name] = look, kind
+        if check is not None or name not in self.checks:
+            self.checks[name] = check or Check(why="its output was not seen")
+        if is_step:
+            self.steps.add(name)
+
+    def __getitem__(self, name: str) -> Look:
+        return self._looks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._looks)
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def __repr__(self) -> str:
+        """A table: a line for each attention."""
+        lines = [f"Seen({len(self)} attentions of {self.model or 'a model'})"]
+        wide = min(max((len(name) for name in (*self, *self.skipped)), default=0), 60)
+        for name, look in self.items():
+            *lead, n = look.entropy.shape
+            size = f"{' × '.join(map(str, lead))}: {n} × {look.received.shape[-1]}" if lead else f"{n}"
+            lines.append(f"  {name:{wide}}  {self.kinds[name]:5}  {size}  {self.checks[name].text()}")
+        lines += [f"  {name:{wide}}  not looked at: {reason}" for name, reason in self.skipped.items()]
+        if len(lines) > 40:
+            lines[30:] = [f"  … {len(lines) - 30} more"]
+        return "\n".join(lines)
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same, all tensors on another device."""
+        moved = self._blank()
+        for name, look in self.items():
+            moved.add(name, look.to(device), self.kinds[name], name in self.steps, self.checks[name])
+        moved.skipped = dict(self.skipped)
+        return moved
+
+    def join(self) -> Self:
+        """Calls of one module in steps, as in decoding with a cache, as one look each: queries one after the other.
+
+        Keys that a step did not have yet are padded at the end. A map whose steps were counted in blocks of different
+        sizes shares the weight of a block evenly among its pairs; its sum is exact.
+        """
+        from regard.watching.join import join
+
+        return join(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all to one file: tensors as safetensors, names and texts as JSON in its head."""
+        from regard.watching.files import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; nothing in it is run or unpickled, and all sizes are checked."""
+        from regard.watching.files import load
+
+        return load(path, cls())
+
+    def _blank(self) -> Self:
+        return type(self)(self.model, self.cells)
