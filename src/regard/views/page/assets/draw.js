@@ -27,7 +27,7 @@
   R.colour = (x) => css(sequential, step(x));
   R.diverge = (x) => css(R.ramp("diverge"), step((x + 1) / 2));
   // cividis passes the grey at which black and white read equally well near its middle
-  R.ink = (x) => (x > 0.52 ? "#000000" : "#ffffff");
+  R.ink = (x) => (x > 0.464 ? "#000000" : "#ffffff");
   R.tint = (x) => {
     const strength = Math.min(Math.max(x || 0, 0), 1);
     return theme() === "dark" ? `rgba(240, 200, 80, ${0.5 * strength})` : `rgba(245, 190, 40, ${0.85 * strength})`;

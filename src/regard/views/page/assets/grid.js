@@ -75,9 +75,11 @@
     const gutter = order === "layer" ? 40 : 0;
     const room = width - gutter;
     const ideal = order === "layer" ? widest : Math.ceil(Math.sqrt(entries.length * 1.6));
-    gap = room / ideal < 56 ? 4 : 8;
+    gap = room / ideal < 56 ? 3 : 8;
     const tall = order === "layer" ? Math.floor(640 / lanes.length) : 128;
-    size = Math.max(28, Math.min(176, Math.max(tall, 72), Math.floor((room + gap) / ideal) - gap));
+    const fitting = Math.floor((room + gap) / ideal) - gap;
+    // a line that would need specks wraps instead
+    size = fitting < 20 ? 40 : Math.min(176, Math.max(tall, 72), fitting);
     columns = Math.max(1, Math.floor((room + gap) / (size + gap)));
     cells = [];
     const lead = order === "layer" ? 0 : 20;

@@ -71,7 +71,7 @@
     event.preventDefault();
     panelArea.focus();
   } });
-  const header = el("header", { class: "top" },
+  const top = el("div", { class: "top" },
     el("div", { class: "brand" },
       el("h1", { dir: "auto" }, R.data.title || R.t("page.title")),
       R.data.note ? el("p", { class: "quiet", dir: "auto" }, R.data.note) : null),
@@ -108,12 +108,13 @@
 
   // ---- status and footer ----
   const kind = el("span", { class: "chip" });
-  const named = el("strong", { dir: "auto" });
+  const named = el("h2", { dir: "auto" });
   const facts = el("dl", { class: "facts" });
-  const status = el("div", { class: "status" }, el("p", { class: "row" }, named, kind), facts);
+  const status = el("div", { class: "status" }, el("div", { class: "row" }, named, kind), facts);
   const footer = el("footer", { class: "foot" }, say(el("p", { class: "note" }), "page.caption"));
   const live = el("div", { id: "regard-live", class: "visually-hidden", "aria-live": "polite", role: "status" });
-  root.append(say(skip, "page.skip"), header, pickers, tabs, status, panelArea, footer, live);
+  panelArea.prepend(status);
+  root.append(say(skip, "page.skip"), el("header", {}, top, pickers, tabs), panelArea, footer, live);
 
   function fact(key, text) {
     return text ? [el("div", {}, el("dt", {}, R.t(key)), el("dd", { dir: "auto" }, text))] : [];

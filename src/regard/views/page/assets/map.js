@@ -3,7 +3,7 @@
   const { el, say, state } = R;
   // multiply-adds for one window; about half a second
   const budget = 4e8;
-  let base, over, frame, masks, about, readout, topList, legend, progress;
+  let base, over, frame, masks, about, readout, topTitle, topList, legend, progress;
   let coarse = null;
   let exact = null;
   let dots = null;
@@ -123,6 +123,7 @@
     const { query, key } = state;
     const label = R.label(entry.queries, query);
     const kind = R.rowKind(entry.id);
+    topTitle.hidden = !row;
     if (!row) {
       readout.textContent = R.t("map.query", { i: query, label }) + " " + R.t("rows.none.why");
       topList.replaceChildren();
@@ -273,10 +274,11 @@
     progress = say(el("span", { class: "chip", hidden: true }), "map.computing");
     masks = say(el("span", { class: "chip hatched", hidden: true }), "map.hatched");
     readout = el("p", { id: "map-readout", dir: "auto" });
+    topTitle = say(el("h3"), "map.top");
     topList = el("ol", { class: "bars" });
     legend = el("canvas");
     const button = (key, sign, fn) => say(el("button", { class: "button square", type: "button", onclick: fn }, sign), key, "aria-label");
-    const aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, say(el("h3"), "map.top"), topList);
+    const aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, topTitle, topList);
     panel.append(
       el("div", { class: "row bar" },
         el("div", { class: "row" }, button("map.in", "+", () => zoom(0.5)), button("map.out", "−", () => zoom(2)),

@@ -85,6 +85,11 @@
     for (const [name, text] of readHash()) if (name in state) patch[name] = parse(name, text);
     return patch;
   }
+  // where the writer wants the page to open, unless the address says otherwise
+  const { view, entry, query } = R.data.start || {};
+  if (typeof view === "string") state.view = view;
+  if (Number.isInteger(entry)) state.entry = entry;
+  if (Number.isInteger(query)) state.query = query;
   Object.assign(state, readState());
   settle(state);
   window.addEventListener("hashchange", () => {
@@ -100,8 +105,8 @@
   R.number = (x) => {
     if (x === 0) return "0";
     if (Math.abs(x) >= 1000) return Math.round(x).toLocaleString("en");
-    if (Math.abs(x) >= 0.001) return String(Number(x.toPrecision(3)));
-    return x.toExponential(1).replace(".0e", "e").replace("-", "−");
+    if (Math.abs(x) >= 0.001) return String(Number(x.toPrecision(3))).replace("-", "−");
+    return x.toExponential(1).replace(".0e", "e").replaceAll("-", "−");
   };
   R.name = (entry, short = false) => {
     const model = R.data.models.length > 1 && !short ? R.data.models[entry.model] + " · " : "";
