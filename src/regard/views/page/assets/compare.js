@@ -1,7 +1,7 @@
 // compare: two heads side by side with one norm, their difference, and which heads differ most
 (() => {
   const { el, say, state } = R;
-  let pickers, panels, note, linked, legends, list, ranking, body, refusal, scope;
+  let pickers, panels, note, linked, legends, list, ranking, body, refusal, scope, scale;
   let pair = null;
   let drawn = "";
   let job = null;
@@ -30,7 +30,8 @@
     return { ...map, cells, rows, cols };
   }
   async function load(a, b) {
-    let [first, second] = await Promise.all([R.coarse(a.id), R.coarse(b.id)]);
+    const loads = [R.coarse(a.id), R.coarse(b.id), R.spans(a.id), R.spans(b.id)];
+    let [first, second, ...spans] = await Promise.all(loads);
     const sameSides = a.queries === b.queries && a.keys === b.keys && a.n === b.n && a.m === b.m;
     const sameSize = a.n === b.n && a.m === b.m;
     let how = sameSides ? "same" : sameSize ? "positions" : "relative";
@@ -44,7 +45,17 @@
       if (how === "same") how = "blocks";
     }
     const gap = Float32Array.from(first.cells, (value, at) => second.cells[at] - value);
+    if (sameSize && how !== "blocks") hide([first, second], spans, gap, a);
     return { maps: [first.cells, second.cells, gap], rows: first.rows, cols: first.cols, how, a, b };
+  }
+  // masked cells are clear in each map, and in the difference where both are masked
+  function hide(maps, spans, gap, { n, m }) {
+    maps.forEach((map, at) => {
+      const { cells, rows, cols, width } = map;
+      if (spans[at]) R.maskCells(cells, rows, cols, spans[at], (r) => Math.min(r * width[0], n), (c) => Math.min(c * width[1], m));
+    });
+    const [first, second] = maps.map(({ cells }) => cells);
+    for (let at = 0; at < gap.length; at++) if (Number.isNaN(first[at]) && Number.isNaN(second[at])) gap[at] = NaN;
   }
 
   // ---- paint ----
@@ -60,6 +71,7 @@
       const context = R.canvas(canvas, wide, high);
       R.canvas(over, wide, high);
       const [norm, kind] = at === 2 ? [signed, "diverge"] : [shared, "sequential"];
+      R.hatch(context, 0, 0, wide, high);
       context.imageSmoothingEnabled = false;
       context.drawImage(R.picture(maps[at], rows, cols, norm, kind), 0, 0, wide, high);
       canvas.parentElement.style.height = high + "px";
@@ -85,7 +97,7 @@
       linked.textContent = R.t("compare.hint");
       return;
     }
-    const [first, second, gap] = maps.map((cells) => R.number(cells[row * cols + col]));
+    const [first, second, gap] = maps.map((cells) => cells[row * cols + col]).map((x) => (Number.isNaN(x) ? R.t("compare.masked") : R.number(x)));
     const label = (entry, which, at, of, total) => R.label(entry[which], Math.floor(((at + 0.5) * total) / of));
     const values = { first, second, gap, row, col, query: label(a, "queries", row, rows, a.n), key: label(a, "keys", col, cols, a.m),
       query2: label(b, "queries", row, rows, b.n), key2: label(b, "keys", col, cols, b.m) };
@@ -143,17 +155,29 @@
     return Math.max(0, total / p.count);
   }
   const fits = (p, q) => p.count === q.count && p.width === q.width && p.entry.kind === q.entry.kind;
+  // only the ends of the list are kept: half a million pairs would take longer to sort than to compare
   function* rank(all, own) {
-    const found = [];
+    const alike = [], unlike = [];
+    let count = 0;
+    const insert = (list, item, size, sign) => {
+      if (list.length === size && sign * item[0] >= sign * list[size - 1][0]) return;
+      let at = list.length;
+      while (at > 0 && sign * list[at - 1][0] > sign * item[0]) at--;
+      list.splice(at, 0, item);
+      if (list.length > size) list.pop();
+    };
     for (let first = 0; first < all.length; first++) {
       if (own >= 0 && all[first].entry.id !== own) continue;
       for (let second = own >= 0 ? 0 : first + 1; second < all.length; second++) {
-        if (first !== second && fits(all[first], all[second])) found.push([diverge(all[first], all[second]), first, second]);
+        if (first === second || !fits(all[first], all[second])) continue;
+        const item = [diverge(all[first], all[second]), first, second];
+        insert(alike, item, 24, 1);
+        insert(unlike, item, 12, -1);
+        count++;
       }
       yield;
     }
-    found.sort((a, b) => a[0] - b[0]);
-    return found;
+    return { count, rows: count > 24 ? [...alike.slice(0, 12), null, ...unlike.reverse()] : alike };
   }
   async function rankNow() {
     thumbs = thumbs || (await profiles());
@@ -162,11 +186,11 @@
     ranking.textContent = R.t("compare.ranking.busy");
     const found = await mine.promise;
     if (!found || mine !== job) return;
-    ranking.textContent = found.length ? R.t("compare.ranking.note", { count: found.length.toLocaleString("en") }) : R.t("compare.ranking.none");
-    const rows = found.length > 24 ? [...found.slice(0, 12), null, ...found.slice(-12)] : found;
+    const { count, rows } = found;
+    ranking.textContent = count ? R.t("compare.ranking.note", { count: count.toLocaleString("en") }) : R.t("compare.ranking.none");
     const name = (at) => R.name(thumbs[at].entry);
     list.replaceChildren(...rows.map((row) => {
-      if (!row) return el("li", { class: "quiet" }, R.t("compare.ranking.between", { count: (found.length - 24).toLocaleString("en") }));
+      if (!row) return el("li", { class: "quiet" }, R.t("compare.ranking.between", { count: (count - 24).toLocaleString("en") }));
       const [value, first, second] = row;
       const text = scope.value === "all" ? name(first) + " ↔ " + name(second) : name(second);
       const bar = el("span", { class: "bar-mark", "aria-hidden": "true" });
@@ -221,6 +245,7 @@
         panel.title.textContent = at === 2 ? "B − A" : "AB"[at] + " · " + R.name(at ? b : a);
         panel.over.setAttribute("aria-label", R.t("compare.map", { name: panel.title.textContent }));
       });
+      scale.textContent = R.t(pair.how === "relative" ? "legend.even" : "legend.shared");
       note.textContent = R.t("compare." + pair.how, { rows: pair.rows, cols: pair.cols, n: a.n, m: a.m, n2: b.n, m2: b.m });
       paint();
       point();
@@ -239,7 +264,7 @@
       const canvas = el("canvas", { class: "map-base", "aria-hidden": "true" });
       const over = el("canvas", { class: "map-over", tabindex: at ? "-1" : "0", role: at ? "img" : "application", onpointermove: onMove, onkeydown: onKey });
       const title = el("h3", { dir: "auto" });
-      const legend = at === 1 ? null : say(el("figcaption", { class: "note" }), at ? "legend.difference" : "legend.shared");
+      const legend = at === 0 ? (scale = el("figcaption", { class: "note" })) : at === 1 ? null : say(el("figcaption", { class: "note" }), "legend.difference");
       return { canvas, over, title, box: el("figure", { class: "panel" }, title, el("div", { class: "map-frame" }, canvas, over),
         el("div", { class: "legend" }, legend, at === 1 ? null : legends[at / 2])) };
     });

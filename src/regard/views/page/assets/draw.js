@@ -74,8 +74,9 @@
   };
   R.font = (size = 12) => `${size}px ${R.css("--font") || "sans-serif"}`;
   R.clip = (context, text, width) => {
-    if (context.measureText(text).width <= width) return text;
-    const signs = Array.from(text);
+    // a token may be thousands of signs long
+    const signs = Array.from(text.slice(0, 256)).slice(0, 96);
+    if (signs.length * 2 >= text.length && context.measureText(text).width <= width) return text;
     while (signs.length > 1 && context.measureText(signs.join("") + "…").width > width) signs.pop();
     return signs.join("") + "…";
   };

@@ -14,6 +14,7 @@
   let norm = null;
   let started = 0;
   let drag = null;
+  let turned = 0;
 
   const entryNow = () => R.entry(state.entry);
   const windowNow = () => state.zoom || [0, entryNow().n, 0, entryNow().m];
@@ -46,7 +47,11 @@
     const context = R.canvas(base, box.whole, height);
     frame.style.height = height + "px";
     R.hatch(context, box.x, box.y, box.width, box.height);
-    norm = R.norm(exact ? exact.most : R.mostIn(coarse, dots, win), state.log, entry.m > 256 ? 4 : 3);
+    const most = exact ? exact.most : R.mostIn(coarse, dots, win);
+    // weights below zero, which some weighers give, need colours with a middle
+    const least = -R.least(exact ? exact.cells : coarse.cells);
+    if (least > most * 1e-6) norm = { ...R.signedNorm(Math.max(most, least)), kind: "diverge" };
+    else norm = { ...R.norm(most, state.log, entry.m > 256 ? 4 : 3), kind: "sequential" };
     const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
     context.save();
     context.beginPath();
@@ -67,7 +72,7 @@
     R.rowLabels(context, entry.queries, [win[0], win[1]], box, box.x);
     R.colLabels(context, entry.keys, [win[2], win[3]], box, box.y);
     paintMargins(context, win, bottom);
-    R.legend(legend, norm, "sequential", 260);
+    R.legend(legend, norm, norm.kind, 260);
   }
   function caption(context, text, x, y, align) {
     context.font = R.font(11);
@@ -107,6 +112,13 @@
     }
     const { row, hidden } = await R.shown(entry.id, query);
     if (entry.id !== state.entry || query !== state.query) return;
+    if (row && key >= win[2] && key < win[3] && query >= win[0] && query < win[1]) {
+      const [x, y] = [box.x + (key - win[2] + 0.5) * wide, box.y + (query - win[0] + 0.5) * high];
+      const text = valueOf(row, key);
+      // beside the pair, on the side where there is room
+      const near = x > box.x + box.width / 2;
+      R.tag(context, text, near ? x - wide / 2 - 8 : x + wide / 2 + 8, Math.min(y + high / 2 + 16, box.y + box.height - 12), near ? "right" : "left");
+    }
     const strip = { x: box.x, y: box.y + box.height + 64, width: box.width, height: 64 };
     if (row) {
       R.strip(context, row, [win[2], win[3]], strip, { colour: "--accent" });
@@ -118,11 +130,11 @@
       started = 0;
     }
   }
+  const valueOf = (row, key) => (row[key] || R.rowKind(state.entry) === "exact" ? R.number(row[key]) : R.t("map.below"));
   function tell(row, hidden) {
     const entry = entryNow();
     const { query, key } = state;
     const label = R.label(entry.queries, query);
-    const kind = R.rowKind(entry.id);
     topTitle.hidden = !row;
     if (!row) {
       readout.textContent = R.t("map.query", { i: query, label }) + " " + R.t("rows.none.why");
@@ -131,8 +143,7 @@
     }
     const parts = [R.t("map.query", { i: query, label })];
     if (key >= 0) {
-      const value = row[key] || kind === "exact" ? R.number(row[key]) : R.t("map.below");
-      parts.push(R.t("map.pair", { j: key, other: R.label(entry.keys, key), value }));
+      parts.push(R.t("map.pair", { j: key, other: R.label(entry.keys, key), value: valueOf(row, key) }));
     }
     if (margins && margins[0]) parts.push(R.t("map.bits", { value: R.number(margins[0][query]) }));
     if (hidden) parts.push(R.t("map.hidden", { value: R.number(hidden) }));
@@ -166,11 +177,11 @@
       if (!tile || own !== job) return;
       progress.hidden = true;
       exact = { ...tile, id, covers: win, most: R.largest(tile.cells) };
-      about.textContent = R.t(source.map ? "map.every" : "map.exact");
+      about.textContent = R.t(source.map ? "map.every" : "map.exact") + (state.sinks ? " " + R.t("map.sinks") : "");
     } else {
       const [tall, wide] = coarse.width;
       const text = coarse.name === "thumb" ? "map.thumb" : kind === "exact" ? "map.blocks" : "map.dots";
-      about.textContent = R.t(text, { rows: tall, cols: wide });
+      about.textContent = R.t(text, { rows: tall, cols: wide }) + (state.sinks ? " " + R.t("map.sinks.rows") : "");
       exact = null;
       dots = kind === "top" && size <= 4e6 ? await R.loadDots(entry) : null;
       if (id !== state.entry) return;
@@ -244,7 +255,11 @@
     // at the whole map, a wheel away from it scrolls the page
     if (!inside || (event.deltaY > 0 && !state.zoom)) return;
     event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, i, j);
+    // a touch pad sends many small turns: they add up to steps
+    turned += Math.max(-200, Math.min(event.deltaY * (event.deltaMode ? 33 : 1), 200));
+    if (Math.abs(turned) < 40) return;
+    zoom(Math.exp(turned * 0.0022), i, j);
+    turned = 0;
   }
   function onKey(event) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };

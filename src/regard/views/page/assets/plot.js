@@ -33,6 +33,7 @@
       const from = rowEdge(r), to = rowEdge(r + 1), base = r * cols;
       for (let i = from; i < to; i++) {
         R.weigh(source, i, left, right, buffer);
+        for (const j of hidden) if (j >= left && j < right) buffer[j - left] = 0;
         for (let j = 0; j < m; j++) cells[base + binOf[j]] += buffer[j];
         yield;
       }
@@ -44,6 +45,11 @@
       if (c >= 0) for (let r = 0; r < rows; r++) cells[r * cols + c] = NaN;
     }
     return { cells, rows, cols };
+  };
+  R.least = (cells) => {
+    let least = 0;
+    for (const value of cells) if (value < least) least = value;
+    return least;
   };
   R.largest = (cells) => {
     let most = 0;
@@ -65,8 +71,8 @@
   };
   // moving about repaints the same cells: their picture is made again only for other colours
   R.pictureOf = (layer, norm) => {
-    const look = [norm.high, norm.low].join();
-    if (layer.look !== look) [layer.look, layer.image] = [look, R.picture(layer.cells, layer.rows, layer.cols, norm)];
+    const look = [norm.high, norm.low, norm.kind, document.documentElement.dataset.theme].join();
+    if (layer.look !== look) [layer.look, layer.image] = [look, R.picture(layer.cells, layer.rows, layer.cols, norm, norm.kind)];
     return layer.image;
   };
   R.loadDots = async ({ blobs }) => {
@@ -91,7 +97,7 @@
       const j = keys[at];
       if (j < win[2] || j >= win[3]) continue;
       const i = Math.floor(at / count);
-      context.fillStyle = R.colour(norm.of(weights[at]));
+      context.fillStyle = norm.kind === "diverge" ? R.diverge(2 * norm.of(weights[at]) - 1) : R.colour(norm.of(weights[at]));
       context.fillRect(box.x + (j - win[2]) * wide, box.y + (i - win[0]) * high, Math.max(wide, 2), Math.max(high, 2));
     }
   };
@@ -115,7 +121,7 @@
       context.font = R.font(13);
       const stride = Math.max(1, Math.floor(count / 200));
       let widest = 0;
-      for (let k = 0; k < count; k += stride) widest = Math.max(widest, context.measureText(count + " " + R.label(side, k)).width);
+      for (let k = 0; k < count; k += stride) widest = Math.max(widest, context.measureText(count + " " + R.label(side, k).slice(0, 64)).width);
       gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 56), most)));
     }
     return gutters.get(name);
@@ -203,6 +209,7 @@
   };
   R.tag = (context, text, x, y, align) => {
     context.font = R.font(12);
+    text = R.clip(context, text, 240);
     const wide = context.measureText(text).width + 12;
     const left = align === "right" ? x - wide : align === "center" ? x - wide / 2 : x;
     context.fillStyle = R.css("--ink");

@@ -7,6 +7,7 @@
     view: "grid", entry: first ? first.id : -1, other: -1, query: 0, key: -1, zoom: null, sinks: false, log: true,
     pinned: false, lang: R.data.lang === "zh" ? "zh" : "en", theme: "auto", find: "",
   };
+  const initial = { ...state };
   R.state = state;
   const listeners = [];
   R.on = (listener) => void listeners.push(listener);
@@ -39,7 +40,9 @@
     timer = 0;
     const parts = new URLSearchParams();
     for (const [name, value] of Object.entries(state)) {
-      if (value !== null && value !== "" && value !== -1) parts.set(name, print(value));
+      // choices that are as they were at first stay out of the address
+      const plain = ["sinks", "log", "pinned", "lang", "theme"].includes(name) && value === initial[name];
+      if (value !== null && value !== "" && value !== -1 && !plain) parts.set(name, print(value));
     }
     hashText = "#" + parts.toString();
     try {
