@@ -12,6 +12,7 @@ from regard import RegardError, attend
 from regard.engine import find_weights
 from regard.engine.attend import OBSERVERS
 from regard.layers import MultiHeadAttention, SelfAttention
+from regard.layers.cache import Cache
 from regard.mask import Causal, Lengths
 from regard.models import Seq2Seq, Transformer, seq2seq, transformer
 from regard.watching import watch
@@ -222,6 +223,35 @@ def test_what_cannot_be_watched_is_named():
     )
     with pytest.raises(RegardError, match=r"^watch model must be a torch.nn.Module, got str\.$"), watch("bert"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": -1}, "look top must be a whole number, 0 or more, got -1."),
+        ({"map": 0}, "look map must be a whole number, 1 or more, got 0."),
+        ({"rows": [1.5]}, "watch rows must be whole numbers, got float."),
+    ],
+)
+def test_options_are_looked_at_before_the_model_runs(options, message):
+    with pytest.raises(RegardError) as error, watch(Plain(), **options):
+        pass
+    assert str(error.value) == message
+
+
+def test_steps_of_a_decoder_with_a_cache():
+    model = SelfAttention(num_hiddens=8, num_heads=2).eval()
+    x = rows(1, 5, 8)
+    with torch.no_grad(), watch(model) as whole:
+        model(x, mask=Causal())
+    cache = Cache()
+    with torch.no_grad(), watch(model) as seen:
+        for step in x.split((2, 1, 1, 1), 1):
+            model(step, mask=Causal(), cache=cache)
+    assert list(seen) == ["SelfAttention", *(f"SelfAttention#{i}" for i in (2, 3, 4))]
+    (joined,), (wanted,) = seen.join().values(), whole.values()
+    for name in ("map", "entropy", "received", "distance", "local"):
+        torch.testing.assert_close(getattr(joined, name), getattr(wanted, name), atol=1e-5, rtol=1e-5)
 
 
 def test_layers_are_chosen_by_number_name_and_pattern():

@@ -6,9 +6,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+import torch
 from torch import nn
 
 from regard.core import RegardError
+from regard.engine.look import look
 from regard.watching import hugging, own
 from regard.watching.record import Options, Recorder, choose
 from regard.watching.seen import Seen
@@ -54,6 +56,11 @@ def watch(
             f"watch cannot see into {type(model).__name__[:40]}: no layer calls regard.attend, and it is not a Hugging"
             " Face model."
         )
+    for row in rows:
+        if isinstance(row, bool) or not isinstance(row, int):
+            raise RegardError(f"watch rows must be whole numbers, got {type(row).__name__}.")
+    # what look complains about, it does before the model runs
+    look(torch.zeros(1, 1), torch.zeros(1, 1), top=top, map=map, window=window)
     seen = Seen(type(model).__name__, map)
     wants = choose(layers, attentions, list(names.values()))
     recorder = Recorder(seen, Options(top, tuple(rows), map, window, keep), wants)
