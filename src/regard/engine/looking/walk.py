@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.core import Tile
+from regard.core import Row, Tile
 from regard.engine.call import Call
 from regard.engine.tiles.layout import lay_out
 from regard.engine.tiles.steps import EAGER, score
 from regard.engine.tiles.work import Work, cut_keys, cut_queries
+from regard.weigh import Sigmoid, Softmax
 
 # numbers of a block of weights; about eight such blocks are held at a time
 BUDGET = {"cpu": 2**20, "cuda": 2**22}
@@ -53,6 +54,8 @@ class Tally:
     def __init__(self, call: Call, wanted: Wanted, has_stat: bool) -> None:
         s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
         self.n, self.m = s.n, s.m
+        # whether a weight may be below zero, as of a bare sum
+        self.has_signs = not isinstance(call.weigh, Softmax | Sigmoid | Row)
         self.tall, self.wide = (max(-(-size // wanted.map), 1) for size in (s.n, s.m))
         top = min(wanted.top, s.m)
 
@@ -72,10 +75,8 @@ class Tally:
 
     def add(self, tile: Tile, scores: Tensor, weights: Tensor, allowed: Tensor | None) -> None:
         """Measure whole rows; keys outside the tile's have no weight."""
-        self._rank(tile, weights, allowed)
         own = {name: cut_queries(x, tile) for name, x in self.of_rows.items()}
-        own["total"].copy_(weights.sum(-1))
-        peak, at = weights.max(-1)
+        peak, at = self._rank(tile, weights, allowed)
         own["peak"].copy_(peak.clamp_min(0.0))
         if "stat" in own:
             # the largest weight is e^(score − stat) as any other is
@@ -83,35 +84,59 @@ class Tally:
             own["stat"].copy_(torch.where(peak > 0, best - peak.log(), torch.inf))
         if tile.j.start == 0:
             own["first"].copy_(weights[..., 0])
-        i, j = (torch.arange(r.start, r.stop, device=tile.device) for r in (tile.i, tile.j))
-        way = (i[:, None] + (self.m - self.n) - j).abs_().to(weights.dtype)
-        own["local"].copy_((weights * (way <= self.wanted.window)).sum(-1))
-        shares = weights.abs()
-        sums = shares.sum(-1, keepdim=True)
-        shares.div_(torch.where(sums == 0, 1.0, sums))
-        own["distance"].copy_((shares * way).sum(-1))
-        own["entropy"].copy_(torch.special.entr(shares).sum(-1))
+        self._neighbour(tile, weights, own["local"])
+        total = weights.sum(-1)
+        own["total"].copy_(total)
         cut_keys(self.received, tile).add_(weights.sum(-2))
         self._bin(tile, weights)
         for place, row in enumerate(self.wanted.rows):
             if row in tile.i:
                 b, h = slice(tile.b.start, tile.b.stop), slice(tile.h.start, tile.h.stop)
                 self.rows[b, h, place, tile.j.start : tile.j.stop] = weights[:, :, row - tile.i.start]
+        # the last that needs the weights may change them
+        if self.has_signs:
+            total = weights.abs_().sum(-1)
+        total = torch.where(total == 0, 1.0, total)
+        shares = weights.div_(total[..., None])
+        way = self._measure_ways(tile, tile.j)
+        own["distance"].copy_(torch.linalg.vecdot(shares, way))
+        own["entropy"].copy_(torch.special.entr(shares).sum(-1))
 
-    def _rank(self, tile: Tile, weights: Tensor, allowed: Tensor | None) -> None:
+    def _measure_ways(self, tile: Tile, keys: range) -> Tensor:
+        """How far each query of the tile is from each of some keys."""
+        # as numbers from the start: to turn so many integers into them takes longer than all the rest
+        i, j = (torch.arange(r.start, r.stop, device=tile.device, dtype=self.dtype) for r in (tile.i, keys))
+        return torch.sub(i[:, None] + (self.m - self.n), j).abs_()
+
+    def _neighbour(self, tile: Tile, weights: Tensor, local: Tensor) -> None:
+        """The weight within the window, of which only the band of keys around the tile's queries can have any."""
+        window, ahead = self.wanted.window, self.m - self.n
+        start = max(tile.i.start + ahead - window, tile.j.start)
+        stop = min(tile.i.stop + ahead + window, tile.j.stop)
+        if start < stop:
+            near = self._measure_ways(tile, range(start, stop)) <= window
+            band = weights[..., start - tile.j.start : stop - tile.j.start]
+            local.copy_(torch.where(near, band, 0.0).sum(-1))
+
+    def _rank(self, tile: Tile, weights: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Note the best keys; the largest weight of each row and where it lies in the tile."""
         count = min(self.top_keys.shape[-1], len(tile.j))
-        if not count:
-            return
-        hidden = weights if allowed is None else weights.masked_fill(~allowed, -torch.inf)
-        best, at = hidden.topk(count, -1)
+        hidden = weights
+        if allowed is not None and self.has_signs:
+            # zero, of those not allowed, is not the least
+            hidden = weights.masked_fill(~allowed, -torch.inf)
+        best, at = hidden.topk(max(count, 1), -1)
+        peak, first = best[..., 0], at[..., 0]
         nothing = (best == 0) | (best == -torch.inf)
-        cut_queries(self.top_keys, tile)[..., :count] = (at + tile.j.start).masked_fill_(nothing, -1)
-        cut_queries(self.top_weights, tile)[..., :count] = best.masked_fill_(nothing, 0.0)
+        cut_queries(self.top_keys, tile)[..., :count] = (at + tile.j.start).masked_fill(nothing, -1)[..., :count]
+        cut_queries(self.top_weights, tile)[..., :count] = best.masked_fill(nothing, 0.0)[..., :count]
+        return peak, first
 
     def _bin(self, tile: Tile, weights: Tensor) -> None:
         """Add the sums of blocks of keys, then of the queries that share a line of the map."""
         before, after = tile.j.start % self.wide, -tile.j.stop % self.wide
-        cells = functional.pad(weights, (before, after)).unflatten(-1, (-1, self.wide)).sum(-1).double()
+        cells = functional.pad(weights, (before, after)) if before or after else weights
+        cells = cells.unflatten(-1, (-1, self.wide)).sum(-1).double()
         lines = torch.arange(tile.i.start, tile.i.stop, device=tile.device) // self.tall
         start = tile.j.start // self.wide
         part = self.map[tile.b.start : tile.b.stop, tile.h.start : tile.h.stop, :, start : start + cells.shape[-1]]
