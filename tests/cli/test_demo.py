@@ -1,5 +1,7 @@
 """`regard demo`: what it shows, with a few steps in place of a thousand."""
 
+import json
+import re
 import signal
 
 import pytest
@@ -31,10 +33,20 @@ def test_what_is_shown(command, tmp_path):
     assert "Of 20 sentences it never saw, 0 come out exactly right" in lines[2]
     shown = [line.strip().partition("  →  ")[0] for line in lines[4:10]]
     assert shown == [source for source, _ in Corpus().part().test[:5]] + [demonstration.SENTENCE]
-    for name in ("attention.png", "curves.png", "model.safetensors"):
+    for name in ("attention.png", "attention.html", "curves.png", "model.safetensors"):
         assert (out / name).stat().st_size > 0
     assert str(out / "attention.png") in said
-    assert said.rstrip().endswith("--look look.png")
+    assert f"Token by token:        {out / 'attention.html'} " in said
+    assert said.rstrip().endswith("--look look.html")
+    page = (out / "attention.html").read_text(encoding="utf-8")
+    # the sentence, a token a character, and no address of anything outside
+    assert (
+        json.dumps([*demonstration.SENTENCE, "<eos>"], ensure_ascii=False, separators=(",", ":"))
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        in page
+    )
+    assert not re.search(r"(src|href)=.?https?:", page)
     assert [line.split()[1] for line in err.splitlines()] == ["1", "2", "3", "4", "5"]
     # a second time it is only shown
     before = {file.name: file.read_bytes() for file in out.iterdir() if file.suffix != ".png"}

@@ -85,6 +85,21 @@ def test_pictures(command, run_folder, tmp_path):
     assert err.splitlines()[1] == "Sentence 2 is empty: no picture."
 
 
+def test_pages(command, run_folder, tmp_path):
+    look = tmp_path / "a.html"
+    status, out, err = command("translate", run_folder, "西安", *QUICK, "--look", look)
+    assert (status, out.count("\n")) == (0, 1)
+    assert err == f"What sentence 1 attends to is in {look}: open it in a browser.\n"
+    assert '"labels":["西","安","\\u003ceos\\u003e"]' in look.read_text(encoding="utf-8")
+    _, out, err = command(
+        "translate", run_folder, "西安", "", "北京", *QUICK, "--sample", "--look", tmp_path / "b.html"
+    )
+    assert sorted(path.name for path in tmp_path.glob("b*")) == ["b-1.html", "b-3.html"]
+    assert err.splitlines()[1] == "Sentence 2 is empty: no picture."
+    # what was drawn is what is shown, not what a beam would say
+    assert f"西安 → {out.splitlines()[0]}" in (tmp_path / "b-1.html").read_text(encoding="utf-8")
+
+
 def test_output_is_a_file(command, run_folder, expected, tmp_path):
     file = tmp_path / "out" / "english.txt"
     assert command("translate", run_folder, *TEXTS, *QUICK, "--output", file) == (0, "", "")
@@ -124,6 +139,7 @@ def test_typed_line_by_line(command, run_folder, expected):
         (["西", "--top-k", "2"], "--top-k is for drawing words, add --sample"),
         (["西", "--seed", "2"], "--seed is for drawing words, add --sample"),
         (["西", "--layer", "1"], "--layer is for pictures, add --look attention.png"),
+        (["西", "--layer", "1", "--look", "a.html"], "--layer is for pictures, a page has all layers"),
         (["西", "--output", "."], "--output must be a file, . is a folder"),
         (["西", "--look", "."], "--look must be a file, . is a folder"),
         (["西", "--look", "a.txt"], "a.txt"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import demo, evaluate, train, translate
+from regard.cli import demo, evaluate, look, train, translate
 
 # plain text, not panels: the same on a terminal, in a pipe and in a file
 app = typer.Typer(
@@ -37,6 +37,7 @@ app.add_typer(training, name="train")
 add(train.translate, train.EXAMPLES, training)
 add(translate.translate, translate.EXAMPLES)
 add(evaluate.evaluate, evaluate.EXAMPLES)
+add(look.look, look.EXAMPLES)
 
 
 def show_version(wanted: bool) -> None:

@@ -29,6 +29,7 @@ def demo(
     """
     from regard.tasks.corpus import open_pairs
     from regard.tasks.evaluate import evaluate
+    from regard.tasks.look import look_at_run
     from regard.tasks.recipe import Machine
     from regard.tasks.translate import Job, train_translator
     from regard.tasks.translator import Translator
@@ -59,10 +60,13 @@ def demo(
     assert look.weights is not None
     picture = out / "attention.png"
     draw_alignment(look.weights, look.source_tokens, look.target_tokens, picture, title=f"{look.source} → {look.text}")
+    page = out / "attention.html"
+    look_at_run(translator, look).page(page)
     print(f"What it attended to:   {picture}")
+    print(f"Token by token:        {page} (open it in a browser)")
     print(f"How it learned:        {out / 'curves.png'}")
     print(f"The model:             {out}")
-    print(f'Ask it yourself:       {name_program()} translate {out} "请问火车站在哪里" --look look.png')
+    print(f'Ask it yourself:       {name_program()} translate {out} "请问火车站在哪里" --look look.html')
 
 
 def _is_done(out: Path, max_steps: int) -> bool:

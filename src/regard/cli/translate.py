@@ -13,7 +13,7 @@ import typer
 from regard.cli.files import check_place, read_lines, read_stream, show_progress, write_lines
 
 if TYPE_CHECKING:
-    from regard.tasks.translator import Translation
+    from regard.tasks.translator import Translation, Translator
 
 EXAMPLES = """\
   regard translate runs/demo "介绍一下西安" --look attention.png
@@ -53,7 +53,8 @@ def translate(
     look: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw the alignment; of several sentences, NAME-1.png, NAME-2.png and so on."
+            metavar="FILE",
+            help="Draw the alignment, or as .html a page of all heads; of several sentences, NAME-1.png and so on.",
         ),
     ] = None,
     layer: Annotated[
@@ -76,10 +77,13 @@ def translate(
         raise typer.BadParameter("--layer is for pictures, add --look attention.png")
     check_place("--output", output)
     check_place("--look", look)
+    is_page = look is not None and look.suffix.lower() == ".html"
+    if is_page and layer is not None:
+        raise typer.BadParameter("--layer is for pictures, a page has all layers")
 
     from regard.tasks.translator import Translator
 
-    if look is not None:
+    if look is not None and not is_page:
         from regard.views.sheet import check_path
 
         check_path(look)
@@ -107,7 +111,7 @@ def translate(
         write_lines(output, _list_lines(found, as_json))
     _name_unknown(found)
     if look is not None:
-        _draw(found, look)
+        _draw(found, look, translator if is_page else None)
 
 
 def _list_lines(found: Sequence[Translation], as_json: bool) -> Iterator[str]:
@@ -141,7 +145,8 @@ def _name_unknown(found: Sequence[Translation]) -> None:
     print(f"Parts of {which} are unknown to this run.", file=sys.stderr)
 
 
-def _draw(found: Sequence[Translation], look: Path) -> None:
+def _draw(found: Sequence[Translation], look: Path, translator: Translator | None) -> None:
+    """A picture of each, or with the translator a page."""
     from regard.views import draw_alignment
 
     for number, said in enumerate(found, 1):
@@ -149,5 +154,11 @@ def _draw(found: Sequence[Translation], look: Path) -> None:
         if said.weights is None:
             print(f"Sentence {number} is empty: no picture.", file=sys.stderr)
             continue
-        draw_alignment(said.weights, said.source_tokens, said.target_tokens, path)
-        print(f"The alignment of sentence {number} is in {path}.", file=sys.stderr)
+        if translator is None:
+            draw_alignment(said.weights, said.source_tokens, said.target_tokens, path)
+            print(f"The alignment of sentence {number} is in {path}.", file=sys.stderr)
+            continue
+        from regard.tasks.look import look_at_run
+
+        look_at_run(translator, said).page(path)
+        print(f"What sentence {number} attends to is in {path}: open it in a browser.", file=sys.stderr)

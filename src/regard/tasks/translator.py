@@ -35,7 +35,7 @@ class Translation:
     Both lists of tokens end in <eos>; `target_tokens` does not where max_len cut it short. `score` is the
     log-probability of these, a beam's divided by its length penalty. `unknown` counts the tokens of the source that
     its tokenizer does not know. `weights`, where looked for, are (target_tokens, source_tokens): row i is where the
-    model looked when it said token i.
+    model looked when it said token i. `source_ids` and `target_ids` are the tokens by number.
     """
 
     source: str
@@ -45,6 +45,8 @@ class Translation:
     target_tokens: tuple[str, ...]
     unknown: int = 0
     weights: Tensor | None = field(default=None, repr=False, compare=False)
+    source_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    target_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
 
 class Translator:
@@ -238,9 +240,8 @@ class Translator:
     ) -> Translation:
         said = self.join(self.target_tokenizer.decode(ids))
         tokens = tuple(self.source_tokenizer.list_tokens([*source, EOS]))
-        return Translation(
-            text, said, score, tokens, tuple(self.target_tokenizer.list_tokens(ids)), source.count(UNK), weights
-        )
+        spoken = tuple(self.target_tokenizer.list_tokens(ids))
+        return Translation(text, said, score, tokens, spoken, source.count(UNK), weights, (*source, EOS), tuple(ids))
 
 
 def find_device(name: str | torch.device) -> torch.device:

@@ -1,0 +1,215 @@
+"""`regard look`: what a run, or a Hugging Face checkpoint on disk, attends to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.files import check_place, name_program, read_lines, read_stream
+
+if TYPE_CHECKING:
+    from regard.tasks.look import Sight
+
+EXAMPLES = """\
+  regard look runs/demo "介绍一下西安" --out attention.html
+  regard look runs/demo "介绍一下西安" --target "tell me about xi'an"
+  regard look runs/demo "介绍一下西安" --other runs/mine --out both.html
+  regard look hf:models/minilm "The cat sat on the mat" --out cat.html
+  regard look hf:models/vit --image cat.png --out cat.html"""
+
+# tokens whose rows the terminal lists
+MOST_ROWS = 40
+# and weights that are not worth a word
+LEAST = 0.005
+
+
+def look(
+    run: Annotated[
+        str, typer.Argument(help="The folder of a trained run, or hf:FOLDER of a checkpoint.", show_default=False)
+    ],
+    text: Annotated[
+        str | None, typer.Argument(help="The text; without one, stdin is read to its end.", show_default=False)
+    ] = None,
+    input: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the text from a file, plain or .gz.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What is said.  [default: the model's own words]")
+    ] = None,
+    image: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture, for a vision model.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the page, one .html that needs no network.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the most telling head: .png, .svg or .pdf.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep all looks, as .safetensors for Seen.load.")
+    ] = None,
+    other: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Compare with this run; on the page, with --out.")
+    ] = None,
+    other_text: Annotated[
+        str | None, typer.Option("--with", metavar="TEXT", help="Compare with this text; on the page, with --out.")
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Attentions: numbers, names or patterns, by commas.  [default: all]"),
+    ] = None,
+    heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads that the page has every weight of.")] = 8,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Largest weights of each token to keep.")] = 16,
+    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow in translating.")] = 5,
+    query: Annotated[
+        int | None, typer.Option(metavar="K", help="The token whose row the terminal shows, from 0.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The page's title.  [default: the text]")] = None,
+    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the page's labels.")] = "en",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
+) -> None:
+    """Show what a model attends to in a text.
+
+    A translator says its translation, or --target, once more, and every attention is seen on the way. Nothing is
+    fetched, and no code out of a folder is run. Without --out the terminal shows the most telling head.
+    """
+    _check(text, input, image, out, picture, save, other, other_text, query, title, lang)
+    from regard.tasks.look import look_at
+
+    if picture is not None:
+        from regard.views.sheet import check_path
+
+        check_path(picture)
+    given = None if image is not None else _read(text, input)
+    options: dict[str, Any] = {"target": target, "device": device, "beam": beam, "top": top, "layers": _list(layers)}
+    with _wait("looking", given):
+        sight = look_at(run, given, image=image, **options)
+        again = None
+        if other is not None or other_text is not None:
+            again = look_at(other or run, other_text or given, image=image, **options)
+    for note in dict.fromkeys([*sight.notes, *(again.notes if again else ())]):
+        print(note, file=sys.stderr)
+    for name, reason in sight.seen.skipped.items():
+        print(f"{name} is not shown: {reason}", file=sys.stderr)
+    if save is not None:
+        sight.seen.save(save)
+        print(f"All looks are in {save}: regard.watching.Seen.load reads them.", file=sys.stderr)
+    if picture is not None:
+        sight.draw(picture, title=title)
+        print(f"The most telling head is in {picture}.", file=sys.stderr)
+    if out is not None:
+        with _wait("writing the page", given):
+            sight.page(out, title=title, lang=lang, heads=heads, other=again)
+        print(f"{_summarise(sight)}. The page is {out} ({_measure(out)}): open it in a browser.")
+    elif picture is None and save is None:
+        _show(sight, query)
+        print(f"All heads, on one page: {name_program()} look … --out attention.html", file=sys.stderr)
+
+
+def _check(
+    text: str | None, input: Path | None, image: Path | None, out: Path | None, picture: Path | None,
+    save: Path | None, other: str | None, other_text: str | None, query: int | None, title: str | None, lang: str,
+) -> None:  # fmt: skip
+    if sum(x is not None for x in (text, input, image)) > 1:
+        raise typer.BadParameter("give one of a text, --input and --image")
+    if lang not in ("en", "zh"):
+        raise typer.BadParameter(f"--lang must be en or zh, got {lang}")
+    if other is not None and other_text is not None:
+        raise typer.BadParameter("give --other or --with, not both")
+    if (other is not None or other_text is not None) and out is None:
+        raise typer.BadParameter("a comparison is for the page, add --out attention.html")
+    if query is not None and (out is not None or picture is not None or save is not None):
+        raise typer.BadParameter("--query is for the terminal, leave it out or the files")
+    for option, path, ending in (("--out", out, ".html"), ("--save", save, ".safetensors")):
+        check_place(option, path)
+        if path is not None and path.suffix.lower() != ending:
+            raise typer.BadParameter(f"{option} must end in {ending}, got {path}")
+    check_place("--picture", picture)
+
+
+def _read(text: str | None, input: Path | None) -> str:
+    if text is not None:
+        return text
+    if input is not None:
+        return "\n".join(read_lines(input))
+    if sys.stdin.isatty():
+        print("One text; Ctrl-D ends.", file=sys.stderr)
+    return "\n".join(line.rstrip("\r\n") for line in read_stream())
+
+
+def _list(layers: str | None) -> list[int | str] | None:
+    if layers is None:
+        return None
+    names = [name.strip() for name in layers.split(",") if name.strip()]
+    if not names:
+        raise typer.BadParameter("--layers must name an attention")
+    return [int(name) if name.removeprefix("-").isdecimal() else name for name in names]
+
+
+@contextmanager
+def _wait(title: str, text: str | None) -> Iterator[None]:
+    """A sign on stderr that there is work, where that is a terminal and the text is long."""
+    if len(text or "") < 2000 or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{title}, {len(text or ''):,} characters"):
+        yield
+
+
+def _summarise(sight: Sight) -> str:
+    counts = [look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values()]
+    tokens = " and ".join(f"{len(x)}" for side, x in sight.tokens.items() if side != "inputs")
+    heads, attentions = sum(counts), len(counts)
+    return (
+        f"{heads} head{'s' if heads != 1 else ''} of {attentions} attention{'s' if attentions != 1 else ''}"
+        f" over {tokens} tokens"
+    )
+
+
+def _measure(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+
+
+def _show(sight: Sight, query: int | None) -> None:
+    from regard.tasks.telling import find_telling, list_labels
+    from regard.views.labels import show_line
+    from regard.views.reading import check_query
+    from regard.views.terminal import show
+
+    name, head = find_telling(sight)
+    look, (queries, keys) = sight.seen[name], sight.sides[name]
+    tokens = {side: list_labels(sight.tokens[side]) for side in (queries, keys)}
+    count = sum(look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values())
+    if query is not None:
+        check_query(look, query)
+    print(show_line(sight.title))
+    print(f"{name}, the most telling of {count} heads" if count > 1 else name)
+    if query is None and queries == keys:
+        show(look, tokens[keys], head=head)
+    elif query is None:
+        for line in _list_rows(look, head, tokens[queries], tokens[keys]):
+            print(line)
+    else:
+        show(look, tokens[keys], query=query, head=head)
+
+
+def _list_rows(look: Any, head: int, queries: list[str], keys: list[str]) -> Iterator[str]:
+    """A line for each token that was said: what it attends to most."""
+    from rich.cells import cell_len
+
+    from regard.views.labels import show_token
+    from regard.views.reading import take
+    from regard.views.terminal import format_weight
+
+    places, weights = take(look, "top_keys", head), take(look, "top_weights", head)
+    wide = max(cell_len(show_token(x)) for x in queries[:MOST_ROWS])
+    for i, label in enumerate(map(show_token, queries[:MOST_ROWS])):
+        pairs = [(int(k), w) for k, w in zip(places[i], weights[i], strict=True) if k >= 0 and abs(w) >= LEAST][:4]
+        seen = "  ".join(f"{show_token(keys[k])} {format_weight(w)}" for k, w in pairs)
+        yield f"  {label}{' ' * (wide - cell_len(label))}  {seen}"
+    if len(queries) > MOST_ROWS:
+        yield f"  … and {len(queries) - MOST_ROWS} more"
