@@ -1,0 +1,189 @@
+"""A look at work: the kernels called, and room for what they find.
+
+The first pass finds each row's sums and a bar that its largest scores reach; the second has the weights, adds them up
+for each key and each line of the map, and lists the keys that reach the bar. Sums are taken in a fixed order: the same
+call gives the same bits. Rows whose list has no room for all that pass the bar are written out and sorted, some at a
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused.kernels.look import Found, survey_rows
+from regard.engine.backends.fused.kernels.look_keys import (
+    Lists,
+    Part,
+    gather_keys,
+    list_keys,
+    rank_keys,
+    write_rows,
+)  # fmt: skip
+from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
+from regard.engine.backends.fused.start import start
+
+if TYPE_CHECKING:
+    from regard.engine.looking.walk import Wanted
+
+# bytes that the second pass may hold beside its results, and bytes of rows written out to be sorted
+BUDGET, ROWS_BUDGET = 100 * 2**20, 32 * 2**20
+# blocks of the two passes, as measured on an H200; a group of keys has as many members as a block of keys eights
+SURVEY, GATHER = Shape(128, 64, 4, 3), Shape(64, 64, 4, 3)
+# rows whose lists are made together
+LINES = 8
+
+
+class Survey:
+    """One look at work: the job of the kernels, and room for what they find."""
+
+    def __init__(self, job: Job, wanted: Wanted) -> None:
+        self.job, self.wanted = job, wanted
+        self.b, self.h, self.n, _ = job.query.shape
+        self.m = job.key.shape[2]
+        self.line, self.wide = divide_up(self.n, wanted.map), divide_up(self.m, wanted.map)
+        self.lines, self.columns = divide_up(self.n, self.line), divide_up(self.m, self.wide)
+        # a line of the map in equal pieces
+        self.pieces = divide_up(self.line, GATHER.rows)
+        self.piece = divide_up(self.line, self.pieces)
+        self.tall = max(16, round_up(self.piece))
+        self.top = min(wanted.top, self.m)
+        self.slots = 4 * max(16, round_up(self.top)) if self.top else 0
+        self.room = self.slots * 3 // 4
+        self.found = Found(*(self.make(self.b, self.h, self.n) for _ in Found._fields))
+
+    def make(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=self.job.query.device)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        job, recipe = self.job, self.job.recipe
+        folds = recipe.cap is None and job.bias is None and recipe.scale > 0
+        names = "d", "UNIT", "D", "PRECISION", "FAST"
+        return {**{name: job.constants[name] for name in names}, "FOLD": folds}
+
+    def start(self, kernel: Any, count: int, *given: Any, warps: int = 4, stages: int = 1, **constants: Any) -> None:
+        options = {"num_warps": warps, "num_stages": stages if self.job.is_half else 1}
+        start(kernel, count, given, (None,), **constants, **options)
+
+    def run(self, has_stat: bool) -> dict[str, Tensor]:
+        job, place = self.job, self.m - self.n
+        tall = SURVEY.rows if self.tall >= 64 and job.is_half else self.tall
+        self.start(
+            survey_rows, job.count * divide_up(self.n, tall), *job.rows(job.query, job.key), self.found, *job.terms(),
+            job.size, place, **self.constants, TOP=self.top, ROWS=tall, KEYS=SURVEY.keys, warps=SURVEY.warps,
+            stages=SURVEY.stages,
+        )  # fmt: skip
+        sums = self.gather(place)
+        rows = self.write_chosen()
+        of_rows = self.found._asdict()
+        names = "entropy", "peak", "total", "first", "local", "distance"
+        return {**sums, "rows": rows, **{name: of_rows[name] for name in (*names, *(["stat"] if has_stat else []))}}
+
+    def gather(self, place: int) -> dict[str, Tensor]:
+        """The second pass, some blocks of rows at a time."""
+        job, heads, top = self.job, self.job.count, self.top
+        device = job.query.device
+        top_weights = torch.zeros(heads, self.n, top, device=device)
+        top_keys = torch.full((heads, self.n, top), -1, dtype=torch.int64, device=device)
+        again = self.make(heads, self.n, dtype=torch.int8)
+        received = torch.zeros(heads, self.m, device=device)
+        cells = torch.zeros(heads, self.lines, self.columns, device=device)
+        score, _, mask, bias = job.terms()
+        across = self.columns * self.wide
+        for head, num_heads, line, num_lines in self.cut(across):
+            blocks = num_lines * self.pieces
+            count = num_heads * blocks
+            part = Part(head, num_heads, line * self.pieces, blocks, self.pieces, self.line, self.piece)
+            given = torch.zeros(count, across, device=device)
+            rows = count * self.tall
+            lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
+            self.start(
+                gather_keys, count, *job.rows(job.query, job.key), self.found, given, across, lists, part, score, mask,
+                bias, job.size, place, self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
+                ROWS=self.tall, KEYS=GATHER.keys, warps=GATHER.warps, stages=GATHER.stages,
+            )  # fmt: skip
+            if top:
+                self.start(
+                    list_keys, rows // LINES, lists, ROOM=self.room, SLOTS=self.slots, KEYS=GATHER.keys, LINES=LINES
+                )
+                kept = {name: self.constants[name] for name in ("d", "UNIT", "FOLD", "D")}
+                self.start(
+                    rank_keys, rows, *job.rows(job.query, job.key), self.found, lists, part, top_keys, top_weights,
+                    again, score, bias, job.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tall, warps=1,
+                )  # fmt: skip
+            mine = slice(head, head + num_heads)
+            received[mine] += given.view(num_heads, -1, across)[..., : self.m].sum(1)
+            blocked = given.view(num_heads, num_lines, self.pieces, self.columns, self.wide).sum((2, 4))
+            cells[mine, line : line + num_lines] = blocked
+            del given, lists
+        if top:
+            self.sort_again(top_keys, top_weights, again)
+        whole = self.b, self.h
+        sums = {"top_keys": top_keys, "top_weights": top_weights, "received": received, "map": cells}
+        return {name: x.unflatten(0, whole) for name, x in sums.items()}
+
+    def cut(self, across: int) -> Iterator[tuple[int, int, int, int]]:
+        """Whole heads, or lines of the map of one head, as the budget has room: first, how many, first, how many."""
+        each = self.pieces * (across * 4 + self.tall * (self.slots + 2) * 8)
+        most = max(BUDGET // each, 1)
+        if most >= self.lines:
+            step = most // self.lines
+            for head in range(0, self.job.count, step):
+                yield head, min(step, self.job.count - head), 0, self.lines
+            return
+        for head in range(self.job.count):
+            for line in range(0, self.lines, most):
+                yield head, 1, line, min(most, self.lines - line)
+
+    def write_chosen(self) -> Tensor:
+        """The wanted queries in full."""
+        count, device = len(self.wanted.rows), self.job.query.device
+        rows = torch.empty(self.job.count, count, self.m, device=device)
+        groups = divide_up(count, 16)
+        chosen = torch.tensor([*self.wanted.rows, *[-1] * (groups * 16 - count)], dtype=torch.int32, device=device)
+        step = max(ROWS_BUDGET // max(groups * 16 * self.m * 4, 1), 1)
+        for head in range(0, self.job.count if count else 0, step):
+            heads = torch.arange(head, min(head + step, self.job.count), dtype=torch.int32, device=device)
+            written = self.write(heads.repeat_interleave(groups), chosen.repeat(len(heads)))
+            rows[head : head + step] = written.view(len(heads), -1, self.m)[:, :count]
+        return rows.view(self.b, self.h, count, self.m)
+
+    def write(self, heads: Tensor, chosen: Tensor) -> Tensor:
+        """All weights of groups of 16 queries, each group of one head."""
+        job = self.job
+        score, _, mask, bias = job.terms()
+        out = self.make(len(chosen), self.m)
+        self.start(
+            write_rows, len(heads) * divide_up(self.m, GATHER.keys), *job.rows(job.query, job.key), self.found, heads,
+            chosen, out, score, mask, bias, job.size, **self.constants, ROWS=16, KEYS=GATHER.keys,
+        )  # fmt: skip
+        return out
+
+    def sort_again(self, top_keys: Tensor, top_weights: Tensor, again: Tensor) -> None:
+        """Rows whose lists had no room, written out and sorted."""
+        ill = again.nonzero()
+        if not len(ill):
+            return
+        which, queries = ill.unbind(1)
+        # each head's rows in groups of 16
+        counts = torch.bincount(which, minlength=len(again))
+        groups = (counts + 15) // 16
+        start = (groups.cumsum(0) - groups) * 16
+        spots = start[which] + torch.arange(len(ill), device=ill.device) - (counts.cumsum(0) - counts)[which]
+        heads = torch.arange(len(again), device=ill.device).repeat_interleave(groups).to(torch.int32)
+        chosen = torch.full((len(heads) * 16,), -1, dtype=torch.int32, device=ill.device)
+        chosen[spots] = queries.to(torch.int32)
+        step = max(ROWS_BUDGET // (self.m * 4 * 16), 1)
+        for at in range(0, len(heads), step):
+            mine, some = heads[at : at + step], chosen[at * 16 : (at + step) * 16]
+            weights, keys = self.write(mine, some).topk(self.top, -1)
+            nothing = weights == 0
+            real = some >= 0
+            where = mine.repeat_interleave(16)[real].long(), some[real].long()
+            top_weights[where] = weights[real]
+            top_keys[where] = keys.masked_fill(nothing, -1)[real]

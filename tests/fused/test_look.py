@@ -1,0 +1,189 @@
+"""The kernels of a look find what dense weights show."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+from regard.bias import Alibi, Dense
+from regard.engine.looking.walk import Wanted
+from regard.mask import Allowed, Causal, Document, Full, Lengths, Window
+from regard.score import Additive, Bilinear, Dot
+from regard.weigh import Relu, Softmax
+
+pytest.importorskip("triton")
+
+from regard.engine.backends.fused import look, survey
+from tests.fused.against import DEVICE
+from tests.fused.looking import check_look, draw, make_call
+
+# no multiple of a tile, and two tiles of keys
+N, M = 5, 70
+WANTED = Wanted(4, (0, 4), 2, 3)
+IDS = torch.arange(M) // 8
+MASKS = [
+    Full(),
+    Causal(),
+    Causal(torch.tensor([3, 64])),
+    Window(4, 2),
+    Lengths(torch.tensor([67, 0])),
+    Lengths(torch.arange(10).view(2, 5) * 7),
+    Causal(-2) & Lengths(torch.tensor([1, 70])),
+    Window(30, 0) & Lengths(torch.tensor([50, 66])),
+    Document(IDS, IDS[:N]),
+    Allowed(torch.rand(N, M, generator=torch.Generator().manual_seed(5)) > 0.8),
+]
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_masks(mask):
+    query, key = draw(2, 1, N, 5), draw(2, 1, M, 5, seed=1)
+    call = make_call(query, key, mask=mask)
+    allowed = call.mask.tile(call.sizes.whole()).expand(2, 1, N, M)
+    # what nobody sees, and who sees nothing, may be NaN
+    key[~allowed.any(-2)] = torch.nan
+    query[~allowed.any(-1)] = torch.nan
+    check_look(query, key, WANTED, mask=mask)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (18, 17), (2, 130)], ids=str)
+def test_sizes(shape):
+    n, m = shape
+    wanted = Wanted(16, tuple(range(n)), 4, 0)
+    check_look(draw(1, 1, n, 16), draw(1, 1, m, 16, seed=1), wanted)
+
+
+@pytest.mark.parametrize("terms", [
+    {"weigh": Softmax(torch.tensor([0.3, 6.0])), "mask": Window(4, 2)},
+    {"weigh": Softmax(torch.tensor(-0.4)), "score": Dot(scale=-0.7)},
+    {"score": Dot(scale=3.0, cap=2.0), "mask": Causal()},
+    {"score": Bilinear(draw(5, 5, seed=7))},
+    {"bias": Alibi(torch.tensor([0.5, 0.1])), "mask": Lengths(torch.tensor([40]))},
+    {"bias": Dense(torch.full((N, M), torch.finfo(torch.float32).min))},
+], ids=str)  # fmt: skip
+def test_terms(terms):
+    check_look(draw(1, 2, N, 5), draw(1, 1, M, 5, seed=1), WANTED, **terms)
+
+
+def test_nan_shows_where_it_is_seen():
+    key = draw(1, 1, M, 5, seed=1)
+    key[:, :, 67] = torch.nan
+    query = draw(1, 1, N, 5)
+    wanted = Wanted(4, (), N, 3)
+    found = look.run(make_call(query, key, mask=Causal()), query, key, wanted)
+    # query i stands at key i + M − N
+    ill = torch.arange(N) >= 67 - (M - N)
+    for name in ("entropy", "peak", "total", "distance", "local"):
+        assert torch.equal(found[name].cpu().isnan()[0, 0], ill), name
+    assert found["top_weights"].cpu().isnan().any(-1)[0, 0].equal(ill)
+    assert found["map"].cpu().isnan().any(-1)[0, 0].equal(ill)
+
+
+def test_scores_that_are_all_equal():
+    found = check_look(torch.zeros(1, 1, N, 5, device=DEVICE), draw(1, 1, M, 5), WANTED)
+    assert (found["top_keys"] >= 0).all()
+
+
+def test_equal_scores_far_above_the_rest():
+    key = 0.1 * draw(1, 1, M, 5)
+    key[..., 3:60, :] = 2.0
+    found = check_look(draw(1, 1, N, 5).abs(), key, WANTED)
+    assert ((found["top_keys"] >= 3) & (found["top_keys"] < 60)).all()
+
+
+def test_more_keys_above_the_bar_than_a_list_has_room_for(monkeypatch):
+    """Keys that fall into one column of the tiles, whose second largest is no bar for the row."""
+    tiles = torch.arange(52)
+    key = torch.zeros(1, 1, 52 * 64, 2, device=DEVICE)
+    key[0, 0, tiles * 64 + tiles * 5 % 64, 0] = (
+        torch.rand(52, generator=torch.Generator().manual_seed(1)).to(DEVICE) + 2
+    )
+    query = torch.tensor([[[[1.0, 0.0], [-1.0, 0.0]]]], device=DEVICE)
+    written = []
+    write = survey.Survey.write
+    monkeypatch.setattr(
+        survey.Survey, "write", lambda self, *given: written.append(len(given[1])) or write(self, *given)
+    )
+    check_look(query, key, Wanted(4, (), 1, 0))
+    assert sum(written) == 16
+
+
+@pytest.mark.parametrize("budget", [1, 60_000])
+def test_in_parts_it_is_the_same(monkeypatch, budget):
+    rows = draw(1, 2, N, 5), draw(1, 2, M, 5, seed=1)
+    call, wanted = make_call(*rows, mask=Causal()), Wanted(3, (1,), 3, 2)
+    whole = look.run(call, *rows, wanted)
+    monkeypatch.setattr(survey, "BUDGET", budget)
+    monkeypatch.setattr(survey, "ROWS_BUDGET", budget)
+    cut = look.run(call, *rows, wanted)
+    assert all(torch.allclose(cut[name], x, atol=1e-6) for name, x in whole.items())
+    assert torch.equal(cut["top_keys"], whole["top_keys"])
+
+
+def test_without_a_top():
+    found = check_look(draw(1, 1, N, 5), draw(1, 1, M, 5), Wanted(0, (), 2, 0))
+    assert found["top_keys"].shape == (1, 1, N, 0)
+
+
+@pytest.mark.parametrize("mask", [mask for mask in MASKS if not isinstance(mask, Document | Allowed)], ids=str)
+def test_spans(mask):
+    call = make_call(draw(2, 2, N, 5), draw(2, 1, M, 5), mask=mask)
+    spans = look.find_spans(call)
+    j = torch.arange(M, device=DEVICE)
+    allowed = (j >= spans[..., :1]) & (j < spans[..., 1:])
+    assert spans.dtype == torch.int32
+    assert torch.equal(allowed.expand(2, 2, N, M), call.mask.tile(call.sizes.whole()).expand(2, 2, N, M))
+
+
+def test_spans_of_what_is_no_interval():
+    for mask in MASKS[-2:]:
+        assert look.find_spans(make_call(draw(2, 2, N, 5), draw(2, 1, M, 5), mask=mask)) is None
+
+
+@pytest.mark.parametrize(("terms", "wanted", "words"), [
+    ({"score": Additive(draw(5))}, WANTED, "Additive is not a dot product."),
+    ({"weigh": Relu()}, WANTED, "Relu is not softmax."),
+    ({}, Wanted(33, (), 4, 3), "its kernels name up to 32 keys for a query, not 33."),
+])  # fmt: skip
+def test_what_has_no_kernel(terms, wanted, words):
+    assert look.refuse(make_call(draw(1, 1, N, 5), draw(1, 1, M, 5), **terms), wanted) == words
+
+
+def test_sizes_that_have_no_kernel(monkeypatch):
+    assert "widths up to 256, got 300." in look.refuse(make_call(draw(1, 1, 2, 300), draw(1, 1, 2, 300)), WANTED)
+    assert "float64" in look.refuse(make_call(draw(1, 1, 2, 3).double(), draw(1, 1, 2, 3).double()), WANTED)
+    monkeypatch.setattr(look, "MOST", 2)
+    assert "fewer than 2**26 keys, got 3." in look.refuse(make_call(draw(1, 1, 2, 3), draw(1, 1, 3, 3)), WANTED)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("dtype", "width"), list(product([torch.float32, torch.bfloat16, torch.float16], [8, 64, 256]))
+)
+def test_widths_on_a_device(dtype, width):
+    check_look(
+        draw(1, 2, 300, width, dtype=dtype), draw(1, 1, 517, width, dtype=dtype, seed=1), Wanted(16, (7,), 64, 8)
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mask", [Full(), Causal(), Window(300, 40) & Lengths(torch.tensor([1900, 0]))], ids=str)
+@pytest.mark.parametrize("size", [1900, 4500])
+def test_lengths_on_a_device(mask, size):
+    rows = draw(2, 2, size, 64, dtype=torch.bfloat16), draw(2, 1, 2100, 64, dtype=torch.bfloat16, seed=1)
+    check_look(*rows, Wanted(16, (7,), 16, 8), mask=mask)
+
+
+@pytest.mark.gpu
+def test_the_same_bits_each_time_and_little_memory():
+    rows = [draw(1, 32, 16384, 64, dtype=torch.bfloat16, seed=seed) for seed in range(2)]
+    call, wanted = make_call(*rows), Wanted(16, (), 256, 8)
+    one = look.run(call, *rows, wanted)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    other = look.run(call, *rows, wanted)
+    assert torch.cuda.max_memory_allocated() - before <= 256 * 2**20
+    assert all(torch.equal(x, other[name]) for name, x in one.items())
