@@ -137,7 +137,7 @@
       const { entry, weights } = found;
       const cross = entry.kind === "cross";
       const flow = cross ? keys : both;
-      const sums = weights ? Float32Array.from(flow.items(), weightOf) : null;
+      const sums = weights && mode.words ? Float32Array.from(flow.items(), weightOf) : weights;
       const most = sums ? kit.largest(sums) || 1 : 1;
       const hidden = (item) => R.state.sinks && (item.from === 0 || kit.special(entry.keys, item.from));
       const chosen = (item) => !found.received && item.from <= found.query && found.query < item.to;
