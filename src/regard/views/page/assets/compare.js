@@ -97,7 +97,8 @@
       linked.textContent = R.t("compare.hint");
       return;
     }
-    const [first, second, gap] = maps.map((cells) => cells[row * cols + col]).map((x) => (Number.isNaN(x) ? R.t("compare.masked") : R.number(x)));
+    const print = (x) => (Number.isNaN(x) ? R.t("compare.masked") : R.number(x));
+    const [first, second, gap] = maps.map((cells) => print(cells[row * cols + col]));
     const label = (entry, which, at, of, total) => R.label(entry[which], Math.floor(((at + 0.5) * total) / of));
     const values = { first, second, gap, row, col, query: label(a, "queries", row, rows, a.n), key: label(a, "keys", col, cols, a.m),
       query2: label(b, "queries", row, rows, b.n), key2: label(b, "keys", col, cols, b.m) };
@@ -215,10 +216,10 @@
   }
   // the likeliest wish: the same head of the other model, else the next head
   function partner(entry) {
-    const same = (other) => other.id !== entry.id && other.layer === entry.layer && other.head === entry.head && other.kind === entry.kind;
-    const rest = R.data.entries.filter((other) => other.id !== entry.id && other.kind === entry.kind && other.n === entry.n && other.m === entry.m);
-    const near = R.siblings(entry).find((other) => other.head === entry.head + 1);
-    return rest.find((other) => same(other) && other.model !== entry.model) || near || rest[0] || R.data.entries.find((other) => other !== entry);
+    const others = R.data.entries.filter((other) => other.id !== entry.id);
+    const alike = others.filter(({ kind, n, m }) => kind === entry.kind && n === entry.n && m === entry.m);
+    const twin = alike.find(({ model, layer, head }) => model !== entry.model && layer === entry.layer && head === entry.head);
+    return twin || R.siblings(entry).find(({ head }) => head === entry.head + 1) || alike[0] || others[0];
   }
   async function show(now, patch) {
     const a = R.entry(state.entry);
@@ -260,24 +261,30 @@
     linked = el("p", { class: "linked", dir: "auto" });
     refusal = el("p", { class: "panel", hidden: true });
     legends = [el("canvas"), el("canvas")];
+    scale = el("p", { class: "note" });
     panels = [0, 1, 2].map((at) => {
       const canvas = el("canvas", { class: "map-base", "aria-hidden": "true" });
-      const over = el("canvas", { class: "map-over", tabindex: at ? "-1" : "0", role: at ? "img" : "application", onpointermove: onMove, onkeydown: onKey });
+      const over = el("canvas", { class: "map-over", tabindex: at ? "-1" : "0", role: at ? "img" : "application",
+        onpointermove: onMove, onkeydown: onKey });
       const title = el("h3", { dir: "auto" });
-      const legend = at === 0 ? (scale = el("figcaption", { class: "note" })) : at === 1 ? null : say(el("figcaption", { class: "note" }), "legend.difference");
-      return { canvas, over, title, box: el("figure", { class: "panel" }, title, el("div", { class: "map-frame" }, canvas, over),
-        el("div", { class: "legend" }, legend, at === 1 ? null : legends[at / 2])) };
+      const legend = [() => [scale, legends[0]], () => [], () => [say(el("p", { class: "note" }), "legend.difference"), legends[1]]][at]();
+      const box = el("div", { class: "panel" }, title, el("div", { class: "map-frame" }, canvas, over),
+        el("div", { class: "legend" }, legend));
+      return { canvas, over, title, box };
     });
-    scope = el("select", { onchange: rankNow }, say(el("option", { value: "own" }), "compare.scope.own"), say(el("option", { value: "all" }), "compare.scope.all"));
+    scope = el("select", { onchange: rankNow },
+      ["own", "all"].map((value) => say(el("option", { value }), "compare.scope." + value)));
     ranking = el("p", { class: "note" });
     list = el("ol", { class: "bars pairs" });
     body = el("div", { class: "compare" }, panels.map((each) => each.box));
     panel.append(
       el("div", { class: "row bar" },
-        el("label", { class: "field" }, "A", pickers[0]), el("label", { class: "field" }, "B", pickers[1]), swap, el("div", { class: "grow" }, note)),
+        el("label", { class: "field" }, "A", pickers[0]), el("label", { class: "field" }, "B", pickers[1]), swap,
+        el("div", { class: "grow" }, note)),
       refusal, body, linked,
       el("section", { class: "panel" },
-        el("div", { class: "row" }, say(el("h2", { class: "grow" }), "compare.ranking"), el("label", { class: "field" }, say(el("span"), "compare.scope"), scope)),
+        el("div", { class: "row" }, say(el("h2", { class: "grow" }), "compare.ranking"),
+          el("label", { class: "field" }, say(el("span"), "compare.scope"), scope)),
         ranking, list));
   }
   function swapSides() {

@@ -101,7 +101,13 @@
     context.putImageData(image, 0, 0);
     return canvas;
   };
+  const tiles = {};
   R.hatch = (context, x, y, width, height) => {
+    tiles[theme()] = tiles[theme()] || hatchTile();
+    context.fillStyle = context.createPattern(tiles[theme()], "repeat");
+    context.fillRect(x, y, width, height);
+  };
+  function hatchTile() {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const pen = tile.getContext("2d");
@@ -115,9 +121,8 @@
       pen.lineTo(shift + 9, -1);
     }
     pen.stroke();
-    context.fillStyle = context.createPattern(tile, "repeat");
-    context.fillRect(x, y, width, height);
-  };
+    return tile;
+  }
   R.legend = (canvas, norm, kind = "sequential", width = 240) => {
     const context = R.canvas(canvas, width, 30);
     const table = R.ramp(kind);
@@ -140,7 +145,7 @@
   };
 
   // ---- long work in short slices, so that the page always answers ----
-  R.slice = (work, each = 10) => {
+  R.slice = (work, each = 8) => {
     let stopped = false;
     const promise = new Promise((resolve, reject) => {
       function go() {

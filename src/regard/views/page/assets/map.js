@@ -30,11 +30,9 @@
     const room = Math.min(width - left - right, 960);
     const tall = Math.max(280, Math.min(window.innerHeight * 0.68, 900));
     const aspect = Math.min(Math.max((last - first) / (to - from), 0.35), 2.5);
-    let wide = Math.min(room, (to - from) * 72, tall / aspect);
-    let high = Math.min(wide * aspect, tall);
-    if (entry.n === 1) high = Math.max(high, 40);
-    wide = Math.max(wide, 40);
-    return { x: left, y: top, width: Math.floor(wide), height: Math.floor(high), right, whole: left + Math.floor(wide) + right };
+    const wide = Math.floor(Math.max(Math.min(room, (to - from) * 72, tall / aspect), 40));
+    const high = Math.floor(Math.max(Math.min(wide * aspect, tall), 40));
+    return { x: left, y: top, width: wide, height: high, right, whole: left + wide + right };
   }
 
   // ---- paint ----
@@ -49,7 +47,7 @@
     R.hatch(context, box.x, box.y, box.width, box.height);
     const most = exact ? exact.most : R.mostIn(coarse, dots, win);
     // weights below zero, which some weighers give, need colours with a middle
-    const least = -R.least(exact ? exact.cells : coarse.cells);
+    const least = -(exact || coarse).least;
     if (least > most * 1e-6) norm = { ...R.signedNorm(Math.max(most, least)), kind: "diverge" };
     else norm = { ...R.norm(most, state.log, entry.m > 256 ? 4 : 3), kind: "sequential" };
     const wide = box.width / (win[3] - win[2]), high = box.height / (win[1] - win[0]);
@@ -102,22 +100,17 @@
     const context = R.canvas(over, box.whole, box.y + box.height + 136);
     R.cross(context, box, win, query, key);
     const high = box.height / (win[1] - win[0]), wide = box.width / (win[3] - win[2]);
-    if (query >= win[0] && query < win[1]) {
-      context.font = R.font(12);
-      const text = R.clip(context, query + " " + R.label(entry.queries, query), box.x - 20);
-      R.tag(context, text, box.x - 4, box.y + (query - win[0] + 0.5) * high, "right");
-    }
-    if (key >= win[2] && key < win[3]) {
-      R.tag(context, key + " " + R.label(entry.keys, key), box.x + (key - win[2] + 0.5) * wide, box.y - 14, "center");
-    }
+    const x = box.x + (key - win[2] + 0.5) * wide, y = box.y + (query - win[0] + 0.5) * high;
+    const [rowSeen, colSeen] = [query >= win[0] && query < win[1], key >= win[2] && key < win[3]];
+    if (rowSeen) R.tag(context, query + " " + R.label(entry.queries, query), box.x - 4, y, "right", box.x - 8);
+    if (colSeen) R.tag(context, key + " " + R.label(entry.keys, key), x, box.y - 14, "center");
     const { row, hidden } = await R.shown(entry.id, query);
     if (entry.id !== state.entry || query !== state.query) return;
-    if (row && key >= win[2] && key < win[3] && query >= win[0] && query < win[1]) {
-      const [x, y] = [box.x + (key - win[2] + 0.5) * wide, box.y + (query - win[0] + 0.5) * high];
-      const text = valueOf(row, key);
+    if (row && rowSeen && colSeen) {
       // beside the pair, on the side where there is room
-      const near = x > box.x + box.width / 2;
-      R.tag(context, text, near ? x - wide / 2 - 8 : x + wide / 2 + 8, Math.min(y + high / 2 + 16, box.y + box.height - 12), near ? "right" : "left");
+      const late = x > box.x + box.width / 2;
+      const below = Math.min(y + high / 2 + 16, box.y + box.height - 12);
+      R.tag(context, valueOf(row, key), late ? x - wide / 2 - 8 : x + wide / 2 + 8, below, late ? "right" : "left");
     }
     const strip = { x: box.x, y: box.y + box.height + 64, width: box.width, height: 64 };
     if (row) {
@@ -172,11 +165,14 @@
     const cost = size * (source && source.width ? source.width : 1);
     if (source && cost <= budget) {
       progress.hidden = cost < 4e7;
+      // a hand on the wheel passes through windows that nobody looks at
+      if (cost > 4e6) await new Promise((resolve) => setTimeout(resolve, 80));
+      if (id !== state.entry || win.join() !== windowNow().join()) return;
       const own = (job = R.slice(R.tile(source, win, [box.height, box.width].map((side) => Math.round(side * sharp)), hidden)));
       const tile = await own.promise;
       if (!tile || own !== job) return;
       progress.hidden = true;
-      exact = { ...tile, id, covers: win, most: R.largest(tile.cells) };
+      exact = { ...tile, id, covers: win, most: R.largest(tile.cells), least: R.least(tile.cells) };
       about.textContent = R.t(source.map ? "map.every" : "map.exact") + (state.sinks ? " " + R.t("map.sinks") : "");
     } else {
       const [tall, wide] = coarse.width;
@@ -192,7 +188,8 @@
   async function show(now, patch) {
     const entry = entryNow();
     if (!entry) return;
-    const look = [entry.id, state.zoom, state.log, state.sinks, state.lang, document.documentElement.dataset.theme, frame.clientWidth].join();
+    const { theme } = document.documentElement.dataset;
+    const look = [entry.id, state.zoom, state.log, state.sinks, state.lang, theme, frame.clientWidth].join();
     if (look === drawn) return paintOver();
     const id = entry.id;
     const load = (name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null);
@@ -207,7 +204,8 @@
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
     drawn = look;
-    await paintOver();
+    // the map is there; its row and finer weights follow when their numbers are unpacked
+    paintOver();
     refine();
   }
 
@@ -230,13 +228,10 @@
     if (!box) return;
     if (drag && event.buttons) {
       const { n, m } = entryNow();
-      const [top, bottom, left, right] = drag.win;
-      const rows = Math.round(((drag.y - event.clientY) / box.height) * (bottom - top));
-      const cols = Math.round(((drag.x - event.clientX) / box.width) * (right - left));
-      if (!drag.moved && Math.hypot(drag.x - event.clientX, drag.y - event.clientY) < 4) return;
+      const [down, along] = [drag.y - event.clientY, drag.x - event.clientX];
+      if (!drag.moved && Math.hypot(down, along) < 4) return;
       drag.moved = true;
-      const down = Math.min(Math.max(rows, -top), n - bottom), along = Math.min(Math.max(cols, -left), m - right);
-      if (state.zoom) R.set({ zoom: [top + down, bottom + down, left + along, right + along] });
+      if (state.zoom) R.set({ zoom: R.panned(drag.win, down / box.height, along / box.width, n, m) });
       return;
     }
     const { i, j, inside } = place(event);

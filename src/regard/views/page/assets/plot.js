@@ -66,7 +66,7 @@
     const { cells, rows, cols, width } = map;
     const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
     if (spans) R.maskCells(cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
-    last = { ...map, id, covers: [0, rows * width[0], 0, cols * width[1]] };
+    last = { ...map, id, least: R.least(cells), covers: [0, rows * width[0], 0, cols * width[1]] };
     return last;
   };
   // moving about repaints the same cells: their picture is made again only for other colours
@@ -121,7 +121,9 @@
       context.font = R.font(13);
       const stride = Math.max(1, Math.floor(count / 200));
       let widest = 0;
-      for (let k = 0; k < count; k += stride) widest = Math.max(widest, context.measureText(count + " " + R.label(side, k).slice(0, 64)).width);
+      for (let k = 0; k < count; k += stride) {
+        widest = Math.max(widest, context.measureText(count + " " + R.label(side, k).slice(0, 64)).width);
+      }
       gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 56), most)));
     }
     return gutters.get(name);
@@ -207,9 +209,9 @@
       context.stroke();
     }
   };
-  R.tag = (context, text, x, y, align) => {
+  R.tag = (context, text, x, y, align, most = 240) => {
     context.font = R.font(12);
-    text = R.clip(context, text, 240);
+    text = R.clip(context, text, most - 12);
     const wide = context.measureText(text).width + 12;
     const left = align === "right" ? x - wide : align === "center" ? x - wide / 2 : x;
     context.fillStyle = R.css("--ink");
@@ -221,6 +223,11 @@
   };
 
   // ---- windows ----
+  R.panned = ([top, bottom, left, right], down, along, n, m) => {
+    const rows = Math.min(Math.max(Math.round(down * (bottom - top)), -top), n - bottom);
+    const cols = Math.min(Math.max(Math.round(along * (right - left)), -left), m - right);
+    return [top + rows, bottom + rows, left + cols, right + cols];
+  };
   R.centred = (win, i, j, n, m) => {
     const fit = (size, at, total) => {
       const start = Math.round(Math.min(Math.max(at - size / 2, 0), total - size));
