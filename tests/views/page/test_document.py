@@ -165,7 +165,8 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
-    shown = page({"a": see()}, ['"><script>alert(1)</script>', "b", "c"], None)
+    shown = page({"a": see()}, ['"><script>alert(1)</script>', "猫", "c"], None)
+    assert shown._repr_html_().isascii()
     reader = Reader(shown._repr_html_() + shown._repr_html_())
     assert [tag for tag, _ in reader.tags] == ["iframe", "iframe"]
     for _, attrs in reader.tags:

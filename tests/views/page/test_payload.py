@@ -10,6 +10,7 @@ import torch
 from regard import mask, score, weigh
 from regard.engine.look import look
 from regard.views.page import find_limit, page
+from regard.views.page.exact import Keys, pack_query
 from tests.views.page.reading import Read
 
 
@@ -76,7 +77,7 @@ def test_a_sink_takes_its_share_of_exact_rows():
 def test_keys_in_bytes_where_that_brings_in_more_heads(tight):
     n, d = 300, 64
     query, key = draw(8, n, d), draw(8, n, d, seed=1) + 50 * torch.eye(d)[3]
-    seen = look(query[None], key[None], keep=True, map=16, top=8)
+    seen = look(query[None], key[None], keep=True, map=16, top=64)
     tight(400_000)
     read = show(seen)
     exact = read.about(exact=True)
@@ -89,7 +90,30 @@ def test_keys_in_bytes_where_that_brings_in_more_heads(tight):
     assert "key in centred bytes, at most 0.0" in read.data["note"]
     for entry in read.about(exact=False):
         assert entry["why"] == f"the page has room for query and key of {len(exact)} heads"
-        assert "top_keys" in entry["blobs"]
+        # fewer than were seen, and the largest of them
+        keys = read.get(entry["id"], "top_keys")
+        assert 3 <= keys.shape[1] < 64
+        assert np.array_equal(keys[:, 0], dense[entry["head"]].argmax(1))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_rounding_a_query_moves_no_row(small):
+    # nearly all keys far from the one that the channel's numbers count from
+    key = draw(50, 4, seed=1).double()
+    key[1:, 0] += 2000
+    query = draw(30, 4).double()
+    seen = look(query, key, score=score.Dot(scale=1.0), keep=True)
+    keys = Keys.pack(seen.key, small)
+    numbers, stat = pack_query(seen, keys)
+    made = numbers.astype(float) @ keys.shown.numpy().T - stat[:, None]
+    assert np.abs((made - torch.log_softmax(query @ key.T, -1).numpy()).mean(1)).max() < 1e-3
+
+
+def test_numbers_too_large_for_half_precision_are_single():
+    query, key = 1e6 * draw(1, 40, 4), 1e-6 * draw(1, 40, 4, seed=1)
+    read = show(look(query[None], key[None], keep=True, map=8))
+    assert read.data["blobs"][read.entries[0]["blobs"]["query"]]["dtype"] == "f32"
+    assert np.isfinite(read.rows(0)).all()
 
 
 def test_keys_that_bytes_would_blur_stay_in_half_precision(tight):
@@ -173,7 +197,7 @@ def test_the_interesting_heads_are_neither_sinks_nor_diagonals(tight):
     key[1, 0] += 40
     query[1] += 4
     code = torch.nn.functional.normalize(draw(n, 16, seed=2), dim=-1)
-    query[2], key[2] = 20 * code, 20 * code
+    query[2], key[2] = 30 * code, 30 * code
     query[3], key[3] = 20 * code, 20 * code.roll(n // 2, 0)
     tight(90_000)
     read = show(look(query[None], key[None], map=32), heads=1)

@@ -40,10 +40,12 @@ class Page:
         return path
 
     def _repr_html_(self) -> str:
-        # a frame of its own origin: the page reaches nothing of the notebook, and many of them stand side by side
+        # a frame of its own origin: the page reaches nothing of the notebook, and many of them stand side by side;
+        # in ASCII, so that the script keeps its hash whatever encoding the notebook's page is read in
+        text = html.escape(self.html).encode("ascii", "xmlcharrefreplace").decode()
         return (
             '<iframe sandbox="allow-scripts allow-downloads" title="attention" width="100%" height="720"'
-            f' style="border: 0" srcdoc="{html.escape(self.html)}"></iframe>'
+            f' style="border: 0" srcdoc="{text}"></iframe>'
         )
 
 

@@ -38,7 +38,10 @@ class Keys:
         step = ((high - low) / 255).clamp(min=1e-30)
         # channels' own steps go into the query, which stays as large as it was
         scale = float(step.mean())
-        return cls(((key - low) / step).round().to(torch.uint8).numpy(), scale, step / scale, low)
+        numbers = ((key - low) / step).round()
+        # counted from the mean, not from the lowest: rounding then moves no row as a whole
+        shift = key.mean(0) - numbers.mean(0) * step
+        return cls(numbers.to(torch.uint8).numpy(), scale, step / scale, shift)
 
     @property
     def shown(self) -> Tensor:
