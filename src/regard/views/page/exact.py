@@ -29,19 +29,19 @@ class Keys:
     @classmethod
     def pack(cls, key: Tensor, small: bool) -> Keys:
         key = key.double()
-        if not small:
-            shift = key.mean(0)
-            rest = (key - shift).numpy()
-            kind = np.float16 if float(np.abs(rest).max(initial=0)) <= LARGEST_HALF else np.float32
-            return cls(rest.astype(kind), 1.0, torch.ones_like(shift), shift)
-        low, high = key.amin(0), key.amax(0)
-        step = ((high - low) / 255).clamp(min=1e-30)
+        mean = key.mean(0)
+        if small:
+            low, high = key.amin(0), key.amax(0)
+            step = ((high - low) / 255).clamp(min=1e-30)
+            numbers = ((key - low) / step).round().to(torch.uint8).numpy()
+        else:
+            step, rest = torch.ones_like(mean), (key - mean).numpy()
+            numbers = rest.astype(np.float16 if float(np.abs(rest).max(initial=0)) <= LARGEST_HALF else np.float32)
         # channels' own steps go into the query, which stays as large as it was
         scale = float(step.mean())
-        numbers = ((key - low) / step).round()
-        # counted from the mean, not from the lowest: rounding then moves no row as a whole
-        shift = key.mean(0) - numbers.mean(0) * step
-        return cls(numbers.to(torch.uint8).numpy(), scale, step / scale, shift)
+        # by the means of before and after, so that rounding moves no row as a whole
+        shift = mean - torch.from_numpy(numbers.astype(np.float64)).mean(0) * step
+        return cls(numbers, scale, step / scale, shift)
 
     @property
     def shown(self) -> Tensor:
