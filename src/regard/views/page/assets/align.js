@@ -22,9 +22,11 @@
       R.el("div", { class: "align-side" }, titles[1], sources),
       R.el("div", { class: "scroll picture", tabindex: "0", role: "region", "aria-label": R.t("align.map") }, picture),
     );
-    const other = kit.press("align.choose", () => R.set({ entry: R.data.entries.find((entry) => entry.kind === "cross").id, query: 0 }), {
-      id: "align-choose",
-    });
+    const choose = () => {
+      const all = R.data.entries.filter((entry) => entry.kind === "cross");
+      R.set({ entry: (all.find((entry) => R.rowKind(entry.id) !== "none") || all[0]).id, query: 0, key: -1 });
+    };
+    const other = kit.press("align.choose", choose, { id: "align-choose" });
     place.append(
       R.el(
         "div",
@@ -169,6 +171,11 @@
       body.hidden = !cross;
       note.hidden = !cross;
       pages.hidden = !cross;
+      if (!cross && (patch.view || !Object.keys(patch).length)) {
+        // this tab is about two texts: who opens it wants to see them
+        queueMicrotask(choose);
+        return;
+      }
       if (!cross) {
         summary.textContent = R.t("align.notCross");
         return;

@@ -2,7 +2,7 @@
 (() => {
   const kit = R.kit;
   const SKIPPED = "input, select, textarea, .control, .controls, .button, .pager, .visually-hidden, .pickers, dialog, [hidden]";
-  const INLINED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font-size", "font-family", "font-weight", "text-anchor", "image-rendering", "display"];
+  const INLINED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font-size", "font-family", "font-weight", "font-style", "text-anchor", "paint-order", "image-rendering", "display"];
 
   // ---- files ----
   kit.fileName = (kind, ending) => {
@@ -72,7 +72,7 @@
   const pen = document.createElement("canvas").getContext("2d");
   const seen = (colour) => colour && colour !== "transparent" && !/, 0\)$/.test(colour);
 
-  function words(node, style, parts, x0, y0) {
+  function words(node, style, parts, x0, y0, opacity) {
     const range = document.createRange();
     const lines = [];
     range.selectNodeContents(node);
@@ -86,7 +86,7 @@
       const rect = range.getClientRects()[range.getClientRects().length - 1];
       const line = lines[lines.length - 1];
       if (line && rect && Math.abs(line.rect.top - rect.top) < 2) line.text += sign;
-      else if (rect) lines.push({ rect, text: sign.trimStart() });
+      else if (rect) lines.push({ rect, text: line ? sign.trimStart() : sign });
     }
     pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: below } = pen.measureText("x");
@@ -95,18 +95,22 @@
       const base = rect.top + (rect.height * up) / (up + below || 1) - y0;
       parts.push(kit.svg("text", {
         x: (right ? rect.right : rect.left) - x0, y: base, fill: style.color, "font-size": style.fontSize, "font-family": style.fontFamily,
-        "font-weight": style.fontWeight, direction: style.direction, "xml:space": "preserve",
+        "font-weight": style.fontWeight, direction: style.direction, "xml:space": "preserve", opacity,
       }, text.replace(/\n/g, " ")));
     }
   }
 
-  function box(element, style, parts, x0, y0) {
+  function box(element, style, parts, x0, y0, opacity) {
     const { left, top, width, height } = element.getBoundingClientRect();
     const line = parseFloat(style.borderTopWidth) && style.borderTopStyle !== "none" ? [style.borderTopColor, style.borderTopWidth] : null;
     const rim = parseFloat(style.outlineWidth) && style.outlineStyle !== "none" ? [style.outlineColor, style.outlineWidth] : line;
+    const [under, dash] = [parseFloat(style.borderBottomWidth), style.borderBottomStyle];
+    if (width && !line && under && dash !== "none" && seen(style.borderBottomColor)) {
+      parts.push(kit.svg("rect", { x: left - x0, y: top - y0 + height - under, width, height: under, fill: style.borderBottomColor, opacity }));
+    }
     if (!width || (!seen(style.backgroundColor) && !rim)) return;
     const fill = seen(style.backgroundColor) ? style.backgroundColor : "none";
-    parts.push(kit.svg("rect", { x: left - x0, y: top - y0, width, height, fill, stroke: rim ? rim[0] : "none", "stroke-width": rim ? rim[1] : 0, rx: parseFloat(style.borderRadius) || 0 }));
+    parts.push(kit.svg("rect", { x: left - x0, y: top - y0, width, height, fill, stroke: rim ? rim[0] : "none", "stroke-width": rim ? rim[1] : 0, rx: parseFloat(style.borderRadius) || 0, opacity }));
     const bar = getComputedStyle(element, "::after");
     if (element.matches(".token, .align-pick") && parseFloat(bar.height) > 0) {
       const tall = parseFloat(bar.height);
@@ -127,21 +131,22 @@
     return twin;
   }
 
-  function walk(element, parts, x0, y0) {
+  function walk(element, parts, x0, y0, above = 1) {
     if (element.matches(SKIPPED)) return;
     const style = getComputedStyle(element);
     if (style.display === "none" || style.visibility === "hidden") return;
+    const opacity = above * Number(style.opacity);
     if (element.tagName === "svg") return void parts.push(copy(element, x0, y0));
     if (element.tagName === "CANVAS" || element.tagName === "IMG") {
       const rect = element.getBoundingClientRect();
       const href = element.tagName === "IMG" ? element.src : element.width && element.height ? element.toDataURL() : "";
-      if (href && rect.width) parts.push(kit.svg("image", { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height, opacity: style.opacity, filter: style.filter, preserveAspectRatio: "none", href }));
+      if (href && rect.width) parts.push(kit.svg("image", { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height, opacity, filter: style.filter, preserveAspectRatio: "none", href }));
       return;
     }
-    box(element, style, parts, x0, y0);
+    box(element, style, parts, x0, y0, opacity);
     for (const child of element.childNodes) {
-      if (child.nodeType === Node.TEXT_NODE) words(child, style, parts, x0, y0);
-      else if (child.nodeType === Node.ELEMENT_NODE) walk(child, parts, x0, y0);
+      if (child.nodeType === Node.TEXT_NODE) words(child, style, parts, x0, y0, opacity);
+      else if (child.nodeType === Node.ELEMENT_NODE) walk(child, parts, x0, y0, opacity);
     }
   }
 
@@ -158,7 +163,7 @@
       const font = getComputedStyle(document.body).fontFamily;
       const svg = kit.svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height }, kit.svg("title", {}, title),
         kit.svg("rect", { width, height, fill: R.css("--page") }),
-        kit.svg("text", { x: 16, y: 30, "font-size": 15, "font-weight": 600, "font-family": font, fill: R.css("--ink") }, R.visible(title).replaceAll("·", " ")), ...parts);
+        kit.svg("text", { x: 16, y: 30, "font-size": 15, "font-weight": 600, "font-family": font, fill: R.css("--ink") }, kit.plain(title)), ...parts);
       // XML knows no control characters: they would make the whole picture unreadable
       const text = new XMLSerializer().serializeToString(svg).replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD");
       return { text, width, height };

@@ -27,8 +27,7 @@
 
   kit.view("graph", "view.graph", (place) => {
     const at = places();
-    // names of nodes are not text that was cut: their spaces are spaces
-    const node = (k) => String(graph.nodes[k]).split(" ").map(R.visible).join(" ") || String(k);
+    const node = (k) => kit.plain(graph.nodes[k]) || String(k);
     const size = Math.max(3, Math.min(12, graph.at ? 240 / Math.sqrt(graph.nodes.length) / 3 : 560 / graph.nodes.length));
     const mode = { least: 0, page: 0, node: -1 };
     const draw = kit.latest();

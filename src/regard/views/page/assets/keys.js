@@ -24,7 +24,7 @@
   R.key("/", "key.search", () => kit.search());
   R.key("n", "key.found", () => seek(1));
   R.key("Shift+N", "key.foundBack", () => seek(-1));
-  R.key("z", "key.zoom", () => {
+  R.key("z", "key.zoomPair", () => {
     // a stretch of the map around the chosen pair
     const { n, m } = entry();
     const at = (centre, count) => {
@@ -87,7 +87,9 @@
       const digit = /^[1-9]$/.test(key.combo);
       listed.set((digit ? "1…9" : key.combo) + "\n" + key.view, { ...key, combo: digit ? "1…9" : key.combo });
     }
-    const rows = [...listed.values()].map((key) => {
+    // what works everywhere stands first
+    const order = [...listed.values()].sort((a, b) => Boolean(a.view) - Boolean(b.view));
+    const rows = order.map((key) => {
       const signs = key.combo.split("+").filter(Boolean).map((part) => R.el("kbd", {}, SIGNS[part] || part));
       const where = key.view ? " (" + R.t("view." + key.view) + ")" : "";
       return R.el("tr", {}, R.el("th", { scope: "row" }, ...(signs.length ? signs : [R.el("kbd", {}, key.combo)])), R.el("td", {}, R.t(key.words) + where));

@@ -73,10 +73,12 @@
     );
 
     function scale() {
-      const bar = R.el("span", { class: "scale", role: "img", "aria-label": R.t("text.scale") });
-      const stops = [];
-      for (let k = 0; k <= 10; k += 1) stops.push(R.colour(k / 10));
-      bar.style.backgroundImage = "linear-gradient(to right, " + stops.join(", ") + ")";
+      const bar = R.el("canvas", { class: "scale", role: "img", "aria-label": R.t("text.scale") });
+      const pen = R.canvas(bar, 120, 10);
+      for (let x = 0; x < 120; x += 1) {
+        pen.fillStyle = R.colour(x / 119);
+        pen.fillRect(x, 0, 1, 10);
+      }
       return R.el("span", { class: "row scale-row" }, R.el("span", { class: "quiet", id: "text-least" }), bar, R.el("span", { class: "quiet", id: "text-most" }));
     }
 

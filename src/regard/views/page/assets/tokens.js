@@ -98,6 +98,8 @@
     if (R.state.sinks) parts.push(R.t("sinks.note"));
     return parts.join(" · ");
   };
+  // names are not text that was cut: their spaces stay spaces
+  kit.plain = (text) => String(text).split(" ").map(R.visible).join(" ");
   kit.quote = (side, k) => "“" + R.label(side, k) + "”";
   kit.summary = (entry, query, tops) => {
     const list = tops.filter(([, weight]) => weight > 0).slice(0, 5);
