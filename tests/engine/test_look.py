@@ -93,7 +93,7 @@ def test_kept_without_heads():
     [
         ({"score": Additive(torch.ones(4))}, "not kept: Additive is not a dot product"),
         ({"weigh": Sigmoid()}, "not kept: Sigmoid is not softmax"),
-        ({"bias": Alibi()}, "not kept: Alibi(slopes=float32[2], offset=1) adds to the scores"),
+        ({"bias": Alibi()}, "not kept: Alibi adds to the scores"),
         ({"mask": ~Window(0, 0)}, "not kept: some queries of ~Window(before=0, after=0, offset=1) may see keys that"),
     ],
     ids=["score", "weigh", "bias", "mask"],
@@ -166,6 +166,11 @@ def test_it_moves_whole():
         ({"window": 1.5}, "look window must be a whole number, 0 or more, got 1.5."),
         ({"rows": [5]}, "look rows must be queries from -5 to 4, got 5."),
         ({"rows": [True]}, "look rows must be queries from -5 to 4, got True."),
+        ({"backend": "sdpa"}, "look backend must be 'auto', 'tiled' or 'fused', got 'sdpa'."),
+        (
+            {"backend": "fused", "weigh": Sigmoid()},
+            "look backend='fused' cannot take this call: Sigmoid is not softmax. Use backend='auto'.",
+        ),
     ],
     ids=str,
 )

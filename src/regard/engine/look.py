@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
+from regard.engine.backends.fused import look as fused
 from regard.engine.call import Call
 from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
 from regard.engine.fold import fold, lift
@@ -114,15 +115,32 @@ def look(
     call = Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), None if bias is None else bias.settle(sizes))
     terms = ", ".join(str(term) for term in (score, weigh, mask, bias) if term is not None)
     query, key, value = (fold(x, sizes) for x in (query, key, value))
+    is_fused = _has_kernel(call, wanted, backend)
     with torch.autocast(sizes.device.type, enabled=False):
-        lifted, rows_of_query, rows_of_key, _ = lift(call, query, key, value)
-        kept: dict[str, Any] = keep_rows(lifted, rows_of_query, key) if keep else {}
-        found = walk(lifted, rows_of_query, rows_of_key, wanted, has_stat="query" in kept)
+        kept: dict[str, Any] = keep_rows(call, query, key) if keep else {}
+        has_stat = "query" in kept
+        if is_fused:
+            found = fused.run(call, query, key, wanted, has_stat)
+        else:
+            lifted, query, key, _ = lift(call, query, key, value)
+            found = walk(lifted, query, key, wanted, has_stat)
     shown: dict[str, Any] = {
         name: _unfold(x, sizes) if isinstance(x, Tensor) else x for name, x in (found | kept).items()
     }
     chosen = torch.tensor(wanted.rows, dtype=torch.int64, device=sizes.device)
     return Look(**shown, chosen=chosen, terms=terms)
+
+
+def _has_kernel(call: Call, wanted: Wanted, backend: str) -> bool:
+    """Whether kernels do it; a complaint where they were asked for and cannot."""
+    if backend not in ("auto", "tiled", "fused"):
+        raise RegardError(f"look backend must be 'auto', 'tiled' or 'fused', got {backend!r}.")
+    if backend == "tiled" or (backend == "auto" and call.sizes.device.type != "cuda"):
+        return False
+    reason = fused.refuse(call, wanted)
+    if reason is not None and backend == "fused":
+        raise RegardError(f"look backend='fused' cannot take this call: {reason} Use backend='auto'.")
+    return reason is None
 
 
 def _unfold(x: Tensor, sizes: Sizes) -> Tensor:

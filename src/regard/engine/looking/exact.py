@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.core import Tile
+from regard.engine.backends.fused import look as fused
 from regard.engine.call import Call
+from regard.engine.fold import lift
 from regard.weigh import Softmax
 
 # pairs looked at together
@@ -14,14 +16,15 @@ PAIRS = 2**21
 
 
 def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]:
-    """`query`, `key` and `spans` of a lifted call, or `why` not. The key has its own heads, not the query's."""
+    """`query`, `key` and `spans` of a call, or `why` not; the key has heads of its own, not the query's."""
     why = refuse(call)
     if why is not None:
         return {"why": why}
     spans = find_spans(call)
     if spans is None:
         return {"why": f"not kept: some queries of {call.mask} may see keys that are not one interval"}
-    rows = call.score.as_dot(query, key.to(query.dtype))
+    lifted, query, _, _ = lift(call, query, key[..., :0, :], key[..., :0, :])
+    rows = lifted.score.as_dot(query, key.to(query.dtype))
     assert rows is not None
     query, key, scale = rows
     return {"query": query * scale, "key": key, "spans": spans, "why": ""}
@@ -34,7 +37,7 @@ def refuse(call: Call) -> str | None:
     if not isinstance(call.weigh, Softmax):
         return f"not kept: {type(call.weigh).__name__} is not softmax"
     if call.bias is not None:
-        return f"not kept: {call.bias} adds to the scores"
+        return f"not kept: {type(call.bias).__name__} adds to the scores"
     return None
 
 
@@ -42,6 +45,9 @@ def find_spans(call: Call) -> Tensor | None:
     """[start, stop) of each row's allowed keys as (b, h, n, 2), or None where some are not one interval."""
     s = call.sizes
     whole = s.whole()
+    known = fused.find_spans(call)
+    if known is not None:
+        return known.expand(s.b, s.h, s.n, 2)
     spans = torch.zeros(s.b, s.h, s.n, 2, dtype=torch.int32, device=s.device)
     if call.mask.covers(whole):
         spans[..., 1] = s.m
