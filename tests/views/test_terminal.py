@@ -1,6 +1,7 @@
 """A sentence with its weights, as a terminal of any width has it."""
 
 import io
+import math
 import re
 import sys
 
@@ -30,16 +31,18 @@ def show(*args, width=80, terminal=False, colours=None, **options):
     return file.getvalue()
 
 
-def test_each_weight_stands_under_its_token():
+@pytest.mark.parametrize("tokens", [CHINESE, ["介绍一下", "x", "西安的历史", "a long one", "of", "北京"]])
+def test_each_weight_stands_under_its_token(tokens):
     seen = make()
-    title, above, below = show(seen, CHINESE, query=2, head=1, sequence=1).splitlines()
-    assert title == "what query 2 一 attends to, head 1"
+    tokens = [token.replace(" ", "_") for token in tokens]
+    title, above, below = show(seen, tokens, query=2, head=1, sequence=1).splitlines()
+    assert title == f"what query 2 {tokens[2]} attends to, head 1"
     weights = seen.map[1, 1, 2].tolist()
-    assert above.split() == CHINESE
+    assert above.split() == tokens
     assert below.split() == [terminal.format_weight(x) for x in weights]
     # by cells, two to each of these characters
     starts = [m.start() for m in re.finditer(r"\S+", below)]
-    places = [cells.cell_len(above[: above.index(c)]) for c in CHINESE]
+    places = [cells.cell_len(above[: above.index(c)]) for c in tokens]
     assert starts == places
 
 
@@ -87,17 +90,18 @@ def test_a_row_of_the_top_keys_says_so():
 
 
 def test_of_a_long_text_the_strongest_are_shown():
-    seen = look(
-        torch.ones(1, 1), torch.zeros(1000, 1), bias=torch.zeros(1, 1000).index_fill(1, torch.tensor([500]), 9.0)
-    )
+    bias = torch.zeros(1, 1000).index_fill(1, torch.tensor([500, 507, 515]), 9.0)
+    seen = look(torch.ones(1, 1), torch.zeros(1000, 1), bias=bias, rows=(0,))
     text = show(seen, [f"t{k}" for k in range(1000)], query=0)
-    assert "t498 t499 t500 t501 t502" in " ".join(text.split())
+    one = math.exp(9) / (3 * math.exp(9) + 997)
+    assert text.count(terminal.format_weight(one)) == 3
+    # 503 and 504 lie between two neighbourhoods
+    assert "t498 t499 t500 t501 t502 t503 t504 t505" in " ".join(text.split())
     gaps = [int(x) for x in re.findall(r"…(\d+) more…", text)]
     assert sum(gaps) + len(re.findall(r"\bt\d+", text)) == 1000
     assert len(text.splitlines()) < 60
-    # what is left out has its sum
-    weights = seen.map if seen.block == (1, 1) else seen.top_weights
-    assert weights.max() > 0.8
+    # two are shown, more are counted
+    assert min(gaps) > 2
 
 
 def test_a_table_of_heads_has_their_means():

@@ -115,8 +115,8 @@ def _choose(labels: list[str], weights: Table) -> Iterator[tuple[str, float, boo
 def format_weight(weight: float) -> str:
     """A weight in four places at most.
 
-    >>> [format_weight(x) for x in (0.4321, 0.003, 0.0, 1.0, 12.34, -0.5, float("nan"))]
-    ['.43', '.003', '0', '1', '12', '-.50', 'nan']
+    >>> [format_weight(x) for x in (0.4321, 0.0098, 0.003, 0.0, 1.0, 12.34, -0.5, float("nan"))]
+    ['.43', '.01', '.003', '0', '1', '12', '-.50', 'nan']
     """
     if not math.isfinite(weight):
         return str(weight)
@@ -125,7 +125,7 @@ def format_weight(weight: float) -> str:
     if abs(weight) >= 0.995:
         text = f"{weight:.1f}" if abs(weight) < 9.95 else f"{weight:.0f}" if abs(weight) < 9999 else f"{weight:.0e}"
         return text.removesuffix(".0")
-    return f"{weight:.{2 if abs(weight) >= 0.01 else 3}f}".replace("0.", ".", 1)
+    return f"{weight:.{2 if abs(weight) >= 0.00995 else 3}f}".replace("0.", ".", 1)
 
 
 def shade(share: float) -> str:

@@ -67,7 +67,7 @@ def compare(
         for number, (axes, title) in enumerate(zip(panels, titles, strict=True)):
             label_map(axes, rows, columns, families)
             write_title(axes, title, 2.6, families, size=10)
-            if number == 1 and ax is None:
+            if number == 1:
                 # the rows are the first panel's
                 axes.set_yticklabels([])
                 axes.set_ylabel("")

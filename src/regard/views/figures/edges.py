@@ -115,7 +115,7 @@ def _draw_edges(axes: Any, values: Table, ends: Any, places: Table, norm: Any, c
     from matplotlib.patches import Circle, FancyArrowPatch
 
     top = float(np.abs(values).max()) or 1.0
-    thick = max(1.0, THICK * min(1.0, (MANY / len(values)) ** 0.5))
+    thick = max(0.5, THICK * min(1.0, (MANY / len(values)) ** 0.5))
     there = {tuple(pair) for pair in ends.tolist()}
     middle = places.mean(0)
     for value, (start, stop) in zip(values.tolist(), ends.tolist(), strict=True):

@@ -9,9 +9,9 @@ import numpy as np
 
 from regard.core import RegardError
 from regard.engine.look import Look
-from regard.views.figures.axes import PALE, add_bar, check_axes, clear_frame, fit, fit_texts, open_axes
+from regard.views.figures.axes import INK, add_bar, check_axes, clear_frame, fit, fit_texts, measure_axes, open_axes
 from regard.views.figures.colours import cover, share_scale
-from regard.views.labels import show_line
+from regard.views.labels import show_line, wrap
 from regard.views.reading import ORDERS, Table, check_look, count_heads, list_looks, read_map, score_head
 from regard.views.sheet import open_sheet
 
@@ -65,7 +65,8 @@ def heads(seen: Any, *, sort: str | None = None, sequence: int = 0, log: bool = 
             axes.set_title(f"heads by {sort}", size=11, loc="left", pad=8)
         else:
             _label_grid(axes, places, names, families)
-        add_bar(axes, axes.images[-1], "mean weight", ax is None)
+        whole = all(look.block == (1, 1) and max(look.map.shape[-2:]) <= FINEST for _, look in looks)
+        add_bar(axes, axes.images[-1], "weight" if whole else "mean weight", ax is None)
         if ax is None:
             fit(axes.figure)
     return axes
@@ -118,12 +119,10 @@ def _label_grid(axes: Any, places: list[Place], names: list[str], families: list
 
 
 def _write_scores(axes: Any, places: list[Place], names: list[str], keys: list[str], families: list[str]) -> None:
+    room, _ = measure_axes(axes)
     for name, _, head, row, column, score in places:
-        text = f"{keys.index(name)}.{head}  {score:.3g}"
-        axes.text(column, row * APART - 0.03, text, size=6.5, va="bottom", ha="left", color=PALE, parse_math=False)
-    listed = "   ".join(f"{number} {name}" for number, name in enumerate(names))
-    axes.set_xlabel(_shorten_list(listed), size=7, family=families, loc="left", labelpad=6, parse_math=False)
-
-
-def _shorten_list(text: str, longest: int = 160) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+        text = f"{keys.index(name)}.{head}  {score:.2f}"
+        axes.text(column, row * APART - 0.03, text, size=6.5, va="bottom", ha="left", color=INK, parse_math=False)
+    # the spaces within an entry hold it together on its line
+    listed = wrap(" ".join(f"{number}\u00a0{name}\u00a0" for number, name in enumerate(names)), room * 72 / 7)
+    axes.set_xlabel(listed, size=7, family=families, loc="left", labelpad=6, parse_math=False)
