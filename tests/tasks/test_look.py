@@ -70,6 +70,11 @@ def test_the_models_own_words_and_those_it_is_given(transformer):
         assert torch.equal(again.seen["decoder.1.attention2"].map, first)
 
 
+def test_a_long_text_has_a_short_title(translator):
+    sight = look_at_run(translator, "西安\n" * 90, target="xi'an")
+    assert sight.title == ("西安 " * 90)[:119] + "… → xi'an"
+
+
 def test_chosen_layers(transformer):
     assert list(look_at_run(transformer, TEXT, target="xi'an", layers=["encoder.*"]).seen) == ["encoder.0.attention"]
     assert list(look_at_run(transformer, TEXT, target="xi'an", layers=[-1]).seen) == ["decoder.1.attention2"]
@@ -140,6 +145,20 @@ def test_pages_and_pictures(transformer, tmp_path):
     assert '"models":["A Transformer","B Transformer"]' in both.html
     with pytest.raises(RegardError, match="must end in"):
         sight.draw(tmp_path / "a.txt")
+
+
+def test_a_head_that_looks_next_door_tells_little():
+    from regard.engine.look import look
+    from regard.tasks.look import Sight
+    from regard.watching import Seen
+
+    # head 0 attends to the token before, head 1 to the token five places on
+    key = 30 * torch.eye(9)
+    heads = torch.stack([torch.eye(9).roll(-1, 1), torch.eye(9).roll(5, 1)])[None]
+    seen = Seen()
+    seen.add("layer", look(heads, key.expand(1, 2, 9, 9)), "self")
+    sight = Sight(seen, {}, {"layer": ("text", "text")})
+    assert telling.find_telling(sight) == ("layer", 1)
 
 
 def test_nothing_to_tell(transformer):

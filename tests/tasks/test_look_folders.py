@@ -15,7 +15,7 @@ from regard.tasks.look import look_at, look_at_text
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tests.tasks.checkpoints import build, refuse_network
+from tests.tasks.checkpoints import build, refuse_network, train_bytes
 
 TEXT = "the cat 安 ran"
 
@@ -68,6 +68,7 @@ MALFORMED = [
     (lambda f: change(f, model_type="nothing"), "has the model_type 'nothing': transformers"),
     (lambda f: change(f, model_type=["bert"]), "has the model_type ['bert']: transformers"),
     (lambda f: change(f, model_type="whisper"), "takes no text and no picture (whisper): watch(model)"),
+    (lambda f: change(f, model_type="wav2vec2"), "takes no text and no picture (wav2vec2): watch(model)"),
     (lambda f: change(f, model_type="clip"), "is of several kinds of input (clip): watch(model) looks at any."),
     (lambda f: change(f, num_hidden_layers=10**9), "has num_hidden_layers=1000000000, too large for its weights"),
     (lambda f: change(f, num_hidden_layers=3), "has not all weights (16 are missing, the first is encoder.layer.2."),
@@ -105,6 +106,28 @@ def test_malformed_folders(folders, tmp_path, break_it, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_model_without_sdpa_runs_eager_code(tmp_path):
+    import transformers
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = transformers.Gemma2Config(vocab_size=290, head_dim=8, intermediate_size=8, **sizes)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    train_bytes().save(str(tmp_path / "tokenizer.json"))
+    change(tmp_path, _attn_implementation="evil/kernels", max_window_layers=99)
+    sight = look_at(f"hf:{tmp_path}", TEXT, device="cpu")
+    assert [check.holds and check.is_done for check in sight.seen.checks.values()] == [True]
+
+
+def test_attention_that_nobody_can_see(tmp_path):
+    import transformers
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    transformers.DebertaV2Model(transformers.DebertaV2Config(vocab_size=290, **sizes)).save_pretrained(tmp_path)
+    train_bytes().save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(RegardError, match="does not use the attention interface of transformers"):
+        look_at(f"hf:{tmp_path}", TEXT, device="cpu")
+
+
 def test_shards_are_read(folders, tmp_path):
     folder = tmp_path / "b"
     folder.mkdir()
@@ -136,6 +159,12 @@ def test_what_is_asked_wrongly(folders, tmp_path):
         with pytest.raises(RegardError) as error:
             look_at(run, **{"text": TEXT, "device": "cpu", **options})
         assert message in str(error.value)
+
+
+def test_a_home_is_found(folders, monkeypatch):
+    # no shell sees to it behind hf:
+    monkeypatch.setenv("HOME", str(folders["bert"].parent))
+    assert len(look_at("hf:~/bert", TEXT, device="cpu").seen) == 2
 
 
 def test_ids_beyond_the_model(tmp_path):

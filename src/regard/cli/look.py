@@ -187,10 +187,8 @@ def _show(sight: Sight, query: int | None) -> None:
     if query is not None:
         check_query(look, query)
     print(show_line(sight.title))
-    print(f"{name}, the most telling of {count} heads" if count > 1 else name)
-    if query is None and queries == keys:
-        show(look, tokens[keys], head=head)
-    elif query is None:
+    print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
+    if query is None and (queries != keys or len(tokens[keys]) <= MOST_ROWS):
         for line in _list_rows(look, head, tokens[queries], tokens[keys]):
             print(line)
     else:
@@ -198,7 +196,7 @@ def _show(sight: Sight, query: int | None) -> None:
 
 
 def _list_rows(look: Any, head: int, queries: list[str], keys: list[str]) -> Iterator[str]:
-    """A line for each token that was said: what it attends to most."""
+    """A line for each token: what it attends to most."""
     from rich.cells import cell_len
 
     from regard.views.labels import show_token

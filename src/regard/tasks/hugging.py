@@ -27,7 +27,10 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 POSITIONS = ("position_embeddings", "embed_positions", "wpe", "position_embedding")
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id",
           "forced_eos_token_id", "bad_words_ids")  # fmt: skip
-RESTORE = "restore the folder"
+# how deep a model is, in the words of its family
+LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
+          "num_encoder_layers", "num_decoder_layers")  # fmt: skip
+RESTORE, ANY = "restore the folder", "watch(model) looks at any"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,8 @@ class Checkpoint:
 def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Checkpoint:
     """Open a folder that `save_pretrained` of transformers wrote.
 
-    The attention that runs is torch's own (sdpa), whatever config.json says. Folders with code of their own, with
+    The attention that runs is torch's own (sdpa), or eager code where a model has no other, whatever config.json says.
+    Folders with code of their own, with
     adapters, or with weights in pickles alone are refused.
     """
     transformers = _import_transformers()
@@ -69,10 +73,11 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
     with hush():
         config = _make_config(transformers, place, entries)
         opener = _choose_class(transformers, place, config)
+        # named here: what a config says of it, at any depth, is never asked
+        attention = "sdpa" if opener._supports_sdpa else "eager"
         try:
-            # a name of its own for the attention: what a config says of it, here or within, is never asked
             model, info = opener.from_pretrained(
-                str(place), config=config, attn_implementation="sdpa", dtype="auto", local_files_only=True,
+                str(place), config=config, attn_implementation=attention, dtype="auto", local_files_only=True,
                 trust_remote_code=False, use_safetensors=True, output_loading_info=True,
             )  # fmt: skip
         except Exception as error:
@@ -155,7 +160,7 @@ def _check_layers(place: pathlib.Path, entries: Mapping[str, Any]) -> None:
             except ValueError as error:
                 raise name_fault(place / name, "is not safetensors", RESTORE, tell(error)) from None
     for key, value in entries.items():
-        if key.endswith(("layers", "layer")) and type(value) is int and value > count:
+        if key in LAYERS and type(value) is int and value > count:
             raise name_fault(
                 place / CONFIG, f"has {key:.40}={str(value)[:20]}, too large for its weights", "correct it"
             )
@@ -190,13 +195,17 @@ def _drop(entries: Any) -> Any:
 
 
 def _choose_class(transformers: Any, place: pathlib.Path, config: Any) -> Any:
+    """The class that reads this config, for one kind of input."""
     if any(getattr(config, name, None) is not None for name in ("text_config", "vision_config", "audio_config")):
-        raise name_fault(place, f"is of several kinds of input ({config.model_type:.40})", "watch(model) looks at any")
-    if config.is_encoder_decoder and type(config) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
-        return transformers.AutoModelForSeq2SeqLM
-    if type(config) not in transformers.MODEL_MAPPING or config.is_encoder_decoder:
-        raise name_fault(place, f"takes no text and no picture ({config.model_type:.40})", "watch(model) looks at any")
-    return transformers.AutoModel
+        raise name_fault(place, f"is of several kinds of input ({config.model_type:.40})", ANY)
+    table = transformers.MODEL_MAPPING
+    if config.is_encoder_decoder:
+        table = transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    found = table.get(type(config), None)
+    found = found[0] if isinstance(found, list | tuple) else found
+    if found is None or found.main_input_name not in ("input_ids", "pixel_values"):
+        raise name_fault(place, f"takes no text and no picture ({config.model_type:.40})", ANY)
+    return found
 
 
 def _read_tokenizer(place: pathlib.Path) -> Any:

@@ -14,13 +14,15 @@ from regard.core import RegardError
 from regard.data import BOS, EOS
 from regard.models.files import name_fault, tell
 from regard.models.seq2seq import Seq2Seq
-from regard.tasks.hugging import CONFIG, PREFIX, RESTORE, TOKENIZER, Checkpoint, hush, open_checkpoint
+from regard.tasks.hugging import ANY, CONFIG, PREFIX, RESTORE, TOKENIZER, Checkpoint, hush, open_checkpoint
 from regard.tasks.telling import draw
 from regard.tasks.translator import Translation, Translator
 from regard.views.page import Labels, label_encoding, label_tokens, page
 from regard.watching import Seen, watch
 
 Pair = tuple[str, str]
+# characters of a text in a title
+SHORT = 120
 # tokens before one that show how it is joined to them
 WINDOW = 16
 
@@ -47,7 +49,9 @@ class Sight:
 
     @property
     def title(self) -> str:
-        return self.text if self.said is None else f"{self.text} → {self.said}"
+        """The text and what was said, each in one short line."""
+        parts = [" ".join(part.split()) for part in (self.text, self.said) if part is not None]
+        return " → ".join(part if len(part) <= SHORT else f"{part[: SHORT - 1]}…" for part in parts)
 
     def page(
         self, out: str | os.PathLike[str] | None, *, title: str | None = None, lang: str = "en", heads: int = 8,
@@ -74,7 +78,7 @@ def look_at(
     """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to."""
     name = os.fspath(run)
     if name.startswith(PREFIX):
-        checkpoint = open_checkpoint(name.removeprefix(PREFIX), device)
+        checkpoint = open_checkpoint(os.path.expanduser(name.removeprefix(PREFIX)), device)
         if checkpoint.kind == "image":
             return look_at_picture(checkpoint, _need(image, "image"), layers=layers, top=top)
         if image is not None:
@@ -212,7 +216,7 @@ def _run(checkpoint: Checkpoint, layers: Any, top: int, **given: Any) -> Seen:
             raise
         # what others' code has against it: sizes that do not fit, inputs that it needs besides
         except (ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
-            raise name_fault(checkpoint.folder, "cannot be run", "watch(model) looks at any", tell(error)) from None
+            raise name_fault(checkpoint.folder, "cannot be run", ANY, tell(error)) from None
     return seen
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.models.files import name_fault, tell
-from regard.tasks.hugging import read_object
+from regard.tasks.hugging import ANY, read_object
 
 # more pixels than this are a bomb, or a scan to be cut first
 MOST_PIXELS = 2**27
@@ -110,7 +110,7 @@ def list_patches(
         skip = counts.pop() - grid[0] * grid[1]
         if 0 <= skip <= MOST_LEADING:
             return grid, skip
-    raise name_fault(folder, "does not attend patch by patch over the whole picture", "watch(model) looks at any")
+    raise name_fault(folder, "does not attend patch by patch over the whole picture", ANY)
 
 
 def _measure(picture: Any, given: Any, size: tuple[int, int]) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from regard.core import RegardError
+from regard.engine.look import Look
 from regard.views.page.heads import measure, split
 from regard.views.page.tokens import Labels
 from regard.views.sheet import check_path, open_sheet, save_figure
@@ -21,14 +22,24 @@ def find_telling(sight: Sight) -> tuple[str, int]:
     """The attention and the head: sharp, and neither a sink nor a diagonal; between two texts, where there are two."""
     found: list[tuple[float, str, int]] = []
     for name, look in sight.seen.items():
-        for head, one in enumerate(split(look, 0)):
-            found.append((measure(one).interest, name, head))
+        is_own = sight.sides[name] != ("target", "source")
+        found += [(_rate(one, is_own), name, head) for head, one in enumerate(split(look, 0))]
     if not found:
         raise RegardError("look saw no attention: none of the layers that were chosen ran.")
     crossed = [one for one in found if sight.sides[one[1]] == ("target", "source")]
     # of equals the first
     _, name, head = max(crossed or found, key=lambda one: one[0])
     return name, head
+
+
+def _rate(look: Look, is_own: bool) -> float:
+    """How much a head says; in a text of few tokens all are near, and only the neighbours are no news."""
+    value = measure(look).interest
+    if is_own and look.block == (1, 1):
+        table = look.map.double()
+        near = sum(float(table.diagonal(k).sum()) for k in (-1, 0, 1))
+        value *= 1 - near / max(float(table.sum()), 1e-9)
+    return value
 
 
 def list_labels(labels: Labels) -> list[str]:
@@ -45,7 +56,7 @@ def draw(sight: Sight, path: str | os.PathLike[str], title: str | None = None) -
     name, head = find_telling(sight)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     rows, columns = (list_labels(sight.tokens[side]) for side in (queries, keys))
-    shown = f"{title or sight.title[:200]} — {name}, head {head}"
+    shown = f"{title or sight.title} — {name}, head {head}"
     axes: Any
     if sight.image is not None:
         import numpy as np
