@@ -125,7 +125,7 @@ def format_weight(weight: float) -> str:
     if abs(weight) >= 0.995:
         text = f"{weight:.1f}" if abs(weight) < 9.95 else f"{weight:.0f}" if abs(weight) < 9999 else f"{weight:.0e}"
         return text.removesuffix(".0")
-    return f"{weight:.{2 if abs(weight) >= 0.00995 else 3}f}".replace("0.", ".", 1)
+    return f"{weight:.{2 if abs(weight) >= 0.0095 else 3}f}".replace("0.", ".", 1)
 
 
 def shade(share: float) -> str:
