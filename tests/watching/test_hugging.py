@@ -220,6 +220,32 @@ def test_decoding_equals_the_whole_pass():
         torch.testing.assert_close(look.received, whole[name].received, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["sdpa", "eager"])
+def test_a_text_in_two_parts_is_the_whole(kind):
+    model, tokens = build("llama", kind), feed("llama")["input_ids"]
+    with torch.no_grad():
+        with watch(model, keep=True) as whole:
+            model(tokens)
+        with watch(model, keep=True) as seen:
+            past = model(tokens[:, :3], use_cache=True).past_key_values
+            model(tokens[:, 3:], past_key_values=past)
+    assert all("Causal()" in look.terms for look in seen.values())
+    for name, look in seen.join().items():
+        assert torch.equal(look.spans, whole[name].spans)
+        torch.testing.assert_close(look.map, whole[name].map, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sdpa", "eager"])
+def test_masks_are_made_as_before(kind):
+    from transformers import AttentionMaskInterface
+
+    model, masks = build("llama", kind), AttentionMaskInterface()
+    with watch(model):
+        ours = model.config._attn_implementation
+        assert ours != kind
+        assert masks[ours] is masks[kind]
+
+
 def test_calls_that_are_no_steps_do_not_join():
     model = build("bert", "sdpa")
     with torch.no_grad(), watch(model) as seen:
