@@ -13,7 +13,7 @@ MOST_SECONDS = 0.5
 # imported where they are used; torch's compiler alone costs seconds
 LATE = {
     "matplotlib", "sklearn", "scipy", "torchdiffeq", "tokenizers", "triton", "lightning", "transformers",
-    "torch._dynamo", "torch._inductor",
+    "rich", "IPython", "torch._dynamo", "torch._inductor",
 }  # fmt: skip
 
 PROBE = """
