@@ -194,11 +194,9 @@
       if (!row) return el("li", { class: "quiet" }, R.t("compare.ranking.between", { count: (count - 24).toLocaleString("en") }));
       const [value, first, second] = row;
       const text = scope.value === "all" ? name(first) + " ↔ " + name(second) : name(second);
-      const bar = el("span", { class: "bar-mark", "aria-hidden": "true" });
-      bar.style.width = Math.max(1, Math.min(100 * value, 100)) + "%";
-      return el("li", {}, bar, el("button", { class: "plain bar-label", type: "button", dir: "auto", onclick: () =>
-        R.set({ entry: thumbs[first].entry.id, other: thumbs[second].entry.id }) }, text),
-      el("span", { class: "number" }, R.t("compare.bits", { value: value.toFixed(3) })));
+      const open = () => R.set({ entry: thumbs[first].entry.id, other: thumbs[second].entry.id });
+      const button = el("button", { class: "plain bar-label", type: "button", dir: "auto", onclick: open }, text);
+      return R.barItem(button, R.t("compare.bits", { value: value.toFixed(3) }), value);
     }));
   }
 

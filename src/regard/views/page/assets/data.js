@@ -123,7 +123,8 @@ const R = {};
       const at = j * width;
       let sum = -norm;
       for (let c = 0; c < width; c++) sum += query[base + c] * key[at + c];
-      out[j - from] = Math.exp(sum);
+      // rounded keys could bring a weight a little above one
+      out[j - from] = sum < 0 ? Math.exp(sum) : 1;
     }
     return out;
   };

@@ -144,6 +144,12 @@
     canvas.setAttribute("role", "img");
   };
 
+  // after the next frame; a page that is not on screen gets none, and goes on all the same
+  R.frame = () => new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve, 0));
+    setTimeout(resolve, 250);
+  });
+
   // ---- long work in short slices, so that the page always answers ----
   R.slice = (work, each = 8) => {
     let stopped = false;
@@ -177,12 +183,14 @@
     const values = await R.blob(entry.blobs[name]);
     const [rows, cols] = R.shape(entry.blobs[name]);
     const width = name === "map" ? entry.width : [Math.ceil(entry.n / rows), Math.ceil(entry.m / cols)];
+    // a map holds sums over its blocks, a thumbnail means over the rows of its blocks
+    const down = name === "map" ? extent(rows, width[0], entry.n) : new Float32Array(rows).fill(1);
     const across = extent(cols, width[1], entry.m);
     const cells = new Float32Array(rows * cols);
     let most = 0;
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < cols; c++) {
-        const density = values[r * cols + c] / Math.max(across[c], 1);
+        const density = values[r * cols + c] / Math.max(down[r] * across[c], 1);
         cells[r * cols + c] = density;
         if (density > most) most = density;
       }

@@ -20,6 +20,7 @@
   let painted = "";
 
   const number = (x) => (Number.isFinite(x) ? R.number(x) : "–");
+  const modelOf = (entry) => (R.data.models.length > 1 ? R.data.models[entry.model] + " " : "");
   const statistics = (entry) =>
     R.t("grid.stats", {
       entropy: number(entry.stats.entropy), first: number(entry.stats.first), local: number(entry.stats.local),
@@ -72,7 +73,7 @@
       else lanes.push([entry]);
     }
     const widest = Math.max(...lanes.map((lane) => lane.length));
-    const gutter = order === "layer" ? 40 : 0;
+    const gutter = order === "layer" ? (R.data.models.length > 1 ? 64 : 40) : 0;
     const room = width - gutter;
     const ideal = order === "layer" ? widest : Math.ceil(Math.sqrt(entries.length * 1.6));
     gap = room / ideal < 56 ? 3 : 8;
@@ -120,9 +121,12 @@
       context.fillStyle = quiet;
       if (gutter && first) {
         const sign = entry.kind === "cross" ? "×" : "";
-        context.fillText(R.clip(context, R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
+        context.fillText(R.clip(context, modelOf(entry) + R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
       }
-      if (lead) context.fillText(R.clip(context, entry.layer + "." + entry.head, size), x, y + size + 10);
+      if (lead) {
+        const value = number(entry.stats[order]);
+        context.fillText(R.clip(context, modelOf(entry) + entry.layer + "." + entry.head + "  " + value, size), x, y + size + 10);
+      }
     }
     R.legend(legend, norm);
     buttons.style.height = height + "px";

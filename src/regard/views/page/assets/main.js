@@ -196,12 +196,7 @@
   describe();
   controls();
   width = panelArea.getBoundingClientRect().width;
-  // a frame that is not on screen gets no animation frame, and is ready all the same
-  const frame = () => new Promise((resolve) => {
-    requestAnimationFrame(() => requestAnimationFrame(resolve));
-    setTimeout(resolve, 250);
-  });
-  R.ready = Promise.resolve(refresh({})).then(frame).then(() => {
+  R.ready = Promise.resolve(refresh({})).then(R.frame).then(() => {
     performance.mark("regard-first-paint");
     document.documentElement.dataset.ready = "1";
   });

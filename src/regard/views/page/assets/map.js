@@ -72,25 +72,18 @@
     paintMargins(context, win, bottom);
     R.legend(legend, norm, norm.kind, 260);
   }
-  function caption(context, text, x, y, align) {
-    context.font = R.font(11);
-    context.fillStyle = R.css("--quiet");
-    context.textAlign = align;
-    context.textBaseline = "middle";
-    context.fillText(R.clip(context, text, box.x - 12), x, y);
-  }
   function paintMargins(context, win, bottom) {
     if (!margins) return;
     const [entropy, received] = margins;
     if (entropy) {
       const strip = { x: box.x + box.width + 8, y: box.y, width: box.right - 16, height: box.height };
       R.strip(context, entropy, [win[0], win[1]], strip, { upright: false, colour: "--edge" });
-      caption(context, R.t("map.entropy"), strip.x + strip.width, box.y - 10, "right");
+      R.caption(context, box.x - 12, R.t("map.entropy"), strip.x + strip.width, box.y - 10, "right");
     }
     if (received) {
       const strip = { x: box.x, y: bottom + 8, width: box.width, height: 40 };
       R.strip(context, received, [win[2], win[3]], strip, { colour: "--edge" });
-      caption(context, R.t("map.received"), box.x - 8, bottom + 28, "right");
+      R.caption(context, box.x - 12, R.t("map.received"), box.x - 8, bottom + 28, "right");
     }
   }
   async function paintOver() {
@@ -115,7 +108,7 @@
     const strip = { x: box.x, y: box.y + box.height + 64, width: box.width, height: 64 };
     if (row) {
       R.strip(context, row, [win[2], win[3]], strip, { colour: "--accent" });
-      caption(context, R.t("map.row"), box.x - 8, strip.y + 32, "right");
+      R.caption(context, box.x - 12, R.t("map.row"), box.x - 8, strip.y + 32, "right");
     }
     tell(row, hidden);
     if (started) {
@@ -142,12 +135,8 @@
     if (hidden) parts.push(R.t("map.hidden", { value: R.number(hidden) }));
     readout.textContent = parts.join(" ");
     const best = R.top(row, 10);
-    topList.replaceChildren(...best.map(([j, weight]) => {
-      const bar = el("span", { class: "bar-mark", "aria-hidden": "true" });
-      bar.style.width = Math.max(2, (100 * Math.abs(weight)) / Math.abs(best[0][1])) + "%";
-      return el("li", {}, el("span", { class: "bar-label", dir: "auto" }, j + " " + R.label(entry.keys, j)),
-        el("span", { class: "number" }, R.number(weight)), bar);
-    }));
+    topList.replaceChildren(...best.map(([j, weight]) => R.barItem(
+      el("span", { class: "bar-label", dir: "auto" }, j + " " + R.label(entry.keys, j)), R.number(weight), weight / best[0][1])));
   }
 
   // ---- which picture ----
@@ -204,9 +193,14 @@
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
     drawn = look;
-    // the map is there; its row and finer weights follow when their numbers are unpacked
-    paintOver();
-    refine();
+    // the map is seen first; its row and finer weights follow when their numbers are unpacked
+    const follow = () => {
+      if (look !== drawn) return;
+      paintOver();
+      refine();
+    };
+    if ("zoom" in patch) follow();
+    else R.frame().then(R.frame).then(follow);
   }
 
   // ---- hands ----

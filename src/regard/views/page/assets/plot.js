@@ -183,6 +183,20 @@
     return top;
   };
 
+  R.caption = (context, room, text, x, y, align) => {
+    context.font = R.font(11);
+    context.fillStyle = R.css("--quiet");
+    context.textAlign = align;
+    context.textBaseline = "middle";
+    context.fillText(R.clip(context, text, room), x, y);
+  };
+  // a line of a list with a bar behind it; share from 0 to 1
+  R.barItem = (label, number, share) => {
+    const bar = R.el("span", { class: "bar-mark", "aria-hidden": "true" });
+    bar.style.width = Math.min(100, Math.max(1, 100 * Math.abs(share))) + "%";
+    return R.el("li", {}, bar, label, R.el("span", { class: "number" }, number));
+  };
+
   // ---- cross hair ----
   R.cross = (context, box, [top, bottom, left, right], query, key) => {
     const high = box.height / (bottom - top), wide = box.width / (right - left);
