@@ -29,7 +29,7 @@
     const at = places();
     const node = (k) => kit.plain(graph.nodes[k]) || String(k);
     const size = Math.max(3, Math.min(12, graph.at ? 240 / Math.sqrt(graph.nodes.length) / 3 : 560 / graph.nodes.length));
-    const mode = { least: 0, page: 0, node: -1 };
+    const mode = { least: 0, edgePage: 0, loopPage: 0, node: -1 };
     const draw = kit.latest();
     let last = null;
     const readout = R.el("p", { class: "readout", id: "graph-readout" });
@@ -73,8 +73,8 @@
         return;
       }
       const list = incoming(k);
-      const words = list.slice(0, 8).map((edge) => "“" + node(edge.from) + "” " + R.number(edge.weight)).join(", ");
-      readout.textContent = R.t("graph.incoming", { node: "“" + node(k) + "”", n: list.length, keys: words || R.t("row.nothing") });
+      const words = list.slice(0, 8).map((edge) => kit.quoted(node(edge.from)) + " " + R.number(edge.weight)).join(", ");
+      readout.textContent = R.t("graph.incoming", { node: kit.quoted(node(k)), n: list.length, keys: words || R.t("row.nothing") });
     }
     function choose(k) {
       light(k);
@@ -117,11 +117,13 @@
         { id: "graph-arrow", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
         kit.svg("path", { d: "M0,0 L10,5 L0,10 z", fill: R.css("--accent") }),
       );
+      // among many edges only the strong ones may stand out
+      const [bold, faint] = strong.length > 400 ? [3, 0.06] : [6, 0.25];
       const lines = strong.map((edge) => {
         const share = Math.max(0, edge.weight / most);
         const line = kit.svg("path", { d: shape(edge), class: "edge", "data-from": edge.from, "data-to": edge.to, "marker-end": "url(#graph-arrow)" });
-        line.style.strokeWidth = 0.5 + 6 * share;
-        line.style.strokeOpacity = 0.25 + 0.75 * share;
+        line.style.strokeWidth = 0.5 + bold * share;
+        line.style.strokeOpacity = faint + (1 - faint) * share;
         line.style.stroke = R.css("--accent");
         line.append(kit.svg("title", {}, node(edge.from) + " → " + node(edge.to) + ": " + R.number(edge.weight)));
         return line;
@@ -158,15 +160,18 @@
           heads: [R.t("graph.from"), R.t("graph.to"), R.t("column.weight")],
           rows: edges.map((edge) => [node(edge.from), node(edge.to), edge.weight]),
         });
-      mode.page = Math.min(mode.page, Math.max(0, Math.ceil(plain.length / PAGE) - 1));
-      edgeTable.replaceChildren(
-        list(R.t("graph.edges"), "graph-edges", plain.slice(mode.page * PAGE, (mode.page + 1) * PAGE)),
-        kit.pager(mode.page, Math.ceil(plain.length / PAGE), (page) => {
-          mode.page = page;
+      const paged = (element, name, caption, id, edges) => {
+        const pages = Math.ceil(edges.length / PAGE);
+        mode[name] = Math.min(mode[name], Math.max(0, pages - 1));
+        const turn = (page) => {
+          mode[name] = page;
           tables(plain, loops);
-        }),
-      );
-      loopTable.replaceChildren(list(R.t("graph.loops"), "graph-loops", loops.slice(0, 200)));
+          element.querySelector("[tabindex]").focus();
+        };
+        element.replaceChildren(list(caption, id, edges.slice(mode[name] * PAGE, (mode[name] + 1) * PAGE)), kit.pager(mode[name], pages, turn));
+      };
+      paged(edgeTable, "edgePage", R.t("graph.edges"), "graph-edges", plain);
+      paged(loopTable, "loopPage", R.t("graph.loops"), "graph-loops", loops);
     }
 
     async function collect(state) {

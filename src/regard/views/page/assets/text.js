@@ -93,7 +93,7 @@
       const flow = current.entry.kind === "cross" ? keys : both;
       const item = flow.item(key);
       if (!item) return;
-      const words = { key: "“" + item.text + "”", index: item.from, weight: R.number(weightOf(item)) };
+      const words = { key: kit.quoted(item.text), index: item.from, weight: R.number(weightOf(item)) };
       const query = current.received ? "" : kit.quote(current.entry.queries, current.query);
       readout.textContent = R.t(current.received ? "text.readReceived" : "text.read", { ...words, query });
     }
@@ -181,7 +181,8 @@
         ? R.t("row.none")
         : found.received
           ? R.t("text.receivedHead", { n: entry.n })
-          : R.t("text.head", { token: "“" + (cross ? queries : both).item(found.query).text + "”", index: found.query, name: R.name(entry) });
+          : R.t("text.head", { token: kit.quoted((cross ? queries : both).item(found.query).text), index: found.query, name: R.name(entry) });
+      place.querySelector(".legend").hidden = !weights;
       note.textContent = weights ? kit.kindNote(entry) : "";
     }
 

@@ -100,7 +100,10 @@
   };
   // names are not text that was cut: their spaces stay spaces
   kit.plain = (text) => String(text).split(" ").map(R.visible).join(" ");
-  kit.quote = (side, k) => "“" + R.label(side, k) + "”";
+  // a token written from right to left must not turn the sentence around it
+  const turned = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u;
+  kit.quoted = (text) => (turned.test(text) ? "\u2068“" + text + "”\u2069" : "“" + text + "”");
+  kit.quote = (side, k) => kit.quoted(R.label(side, k));
   kit.summary = (entry, query, tops) => {
     const list = tops.filter(([, weight]) => weight > 0).slice(0, 5);
     const keys = list.map(([key, weight]) => kit.quote(entry.keys, key) + " " + R.number(weight)).join(", ");
@@ -265,7 +268,7 @@
         const labels = kit.side(side).labels;
         box.setAttribute("aria-label", name);
         const strong = labels.join("").slice(0, 4000).match(/[\p{L}]/u);
-        box.dir = strong && /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u.test(strong[0]) ? "rtl" : "ltr";
+        box.dir = strong && turned.test(strong[0]) ? "rtl" : "ltr";
         items = groups.map(([from, to]) => {
           let [text, raw] = ["", ""];
           for (let k = from; k < to; k += 1) {
