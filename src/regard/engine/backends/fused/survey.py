@@ -16,14 +16,9 @@ from torch import Tensor
 
 from regard.engine.backends.fused.job import Job
 from regard.engine.backends.fused.kernels.look import Found, survey_rows
-from regard.engine.backends.fused.kernels.look_keys import (
-    Lists,
-    Part,
-    gather_keys,
-    list_keys,
-    rank_keys,
-    write_rows,
-)  # fmt: skip
+from regard.engine.backends.fused.kernels.look_keys import Lists, Part, gather_keys, write_rows
+from regard.engine.backends.fused.kernels.look_rank import list_keys, rank_keys
+from regard.engine.backends.fused.kernels.look_sums import add_up_cells, add_up_keys
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
 from regard.engine.backends.fused.start import start
 
@@ -92,7 +87,7 @@ class Survey:
         top_keys = torch.full((heads, self.n, top), -1, dtype=torch.int64, device=device)
         again = self.make(heads, self.n, dtype=torch.int8)
         received = torch.zeros(heads, self.m, device=device)
-        cells = torch.zeros(heads, self.lines, self.columns, device=device)
+        cells = self.make(heads, self.lines, self.columns)
         score, _, mask, bias = job.terms()
         across = self.columns * self.wide
         for head, num_heads, line, num_lines in self.cut(across):
@@ -116,10 +111,15 @@ class Survey:
                     rank_keys, rows, *job.rows(job.query, job.key), self.found, lists, part, top_keys, top_weights,
                     again, score, bias, job.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tall, warps=1,
                 )  # fmt: skip
-            mine = slice(head, head + num_heads)
-            received[mine] += given.view(num_heads, -1, across)[..., : self.m].sum(1)
-            blocked = given.view(num_heads, num_lines, self.pieces, self.columns, self.wide).sum((2, 4))
-            cells[mine, line : line + num_lines] = blocked
+            self.start(
+                add_up_keys, num_heads * divide_up(self.m, 128), given, across, received, part, job.size, LINES=32,
+                KEYS=128,
+            )  # fmt: skip
+            span = min(round_up(self.wide), 1024)
+            self.start(
+                add_up_cells, num_heads * num_lines, given, across, cells, self.lines, self.columns, self.wide, part,
+                CELLS=4096 // span, SPAN=span,
+            )  # fmt: skip
             del given, lists
         if top:
             self.sort_again(top_keys, top_weights, again)
