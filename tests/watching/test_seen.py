@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import pytest
 import torch
@@ -101,29 +102,36 @@ DAMAGE = {
 }
 
 
+DAMAGED = "X is damaged (X): write it again with seen.save(…)."
+NOT_OURS = "X is not a file of seen.save(…): its head does not say 'regard.seen.1'."
+
+
+def fit(message):
+    """What is filled in left open."""
+    return "^" + re.escape(message).replace("X", ".*") + "$"
+
+
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damage_is_one_line(tmp_path, damage):
     path = tmp_path / "x.safetensors"
     make().save(path)
     rewrite(path, damage)
-    with pytest.raises(
-        RegardError, match=r"^.*x\.safetensors is damaged \(.*\): write it again with seen.save"
-    ) as error:
+    with pytest.raises(RegardError, match=fit(DAMAGED)) as error:
         Seen.load(path)
+    assert "x.safetensors" in str(error.value)
     assert len(str(error.value)) <= 200
-    assert "\n" not in str(error.value)
 
 
 def test_other_files_are_named(tmp_path):
     path = tmp_path / "x.safetensors"
-    with pytest.raises(RegardError, match=r"x\.safetensors is not there: seen.save\(…\) writes such a file\.$"):
+    with pytest.raises(RegardError, match=fit("X is not there: seen.save(…) writes such a file.")):
         Seen.load(path)
     safetensors.save_file({"a": torch.zeros(2)}, path)
-    with pytest.raises(RegardError, match=r"is not a file of seen.save\(…\): its head does not say 'regard.seen.1'\.$"):
+    with pytest.raises(RegardError, match=fit(NOT_OURS)):
         Seen.load(path)
     for content in (b"", b"nonsense", pickle.dumps({"a": 1}), path.read_bytes()[:-3]):
         path.write_bytes(content)
-        with pytest.raises(RegardError, match=r"x\.safetensors is damaged \("):
+        with pytest.raises(RegardError, match=fit(DAMAGED)):
             Seen.load(path)
 
 
