@@ -41,7 +41,7 @@ PAYLOADS = (
     '<base href="https://example.com/">',
     "<form><input name=parentNode><input name=innerHTML></form>",
     "<math><mtext></form><form><mglyph><style></math><img src onerror=canary(36)>",
-    "\ud83d\ude00\ufeff\u00ad\u200bzero width",
+    "😀\ufeff\u00ad\u200bzero width",
     '\\";canary(38);//\\u003cscript\\u003e',
     '<link rel=stylesheet href=https://example.com/x.css><object data="data:text/html,<script>canary(39)</script>">',
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
+import zlib
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,23 @@ def read_pixel(canvas: Any, x: float, y: float) -> tuple[int, ...]:
     return tuple(canvas.evaluate(PIXEL, [x, y]))
 
 
+def read_png(raw: bytes) -> np.ndarray:
+    """The lines of a PNG file of bytes, each as its filter left it after the filter's number."""
+    assert raw.startswith(b"\x89PNG\r\n\x1a\n")
+    at, data = 8, b""
+    while at < len(raw):
+        size, kind = struct.unpack(">I4s", raw[at : at + 8])
+        body = raw[at + 8 : at + 8 + size]
+        if kind == b"IHDR":
+            width, height, depth, colour, *_ = struct.unpack(">IIBBBBB", body)
+        data += body if kind == b"IDAT" else b""
+        at += size + 12
+    assert depth == 8
+    lines = np.frombuffer(zlib.decompress(data), np.uint8).reshape(height, -1)
+    assert lines.shape[1] == 1 + width * {2: 3, 6: 4}[colour]
+    return lines
+
+
 def find_cividis(x: float) -> np.ndarray:
     """The colour that matplotlib has for a share."""
     import matplotlib
@@ -88,7 +107,7 @@ def find_cividis(x: float) -> np.ndarray:
     return np.array(matplotlib.colormaps["cividis"](x)[:3]) * 255
 
 
-def state(page: Any) -> dict[str, str]:
+def read_state(page: Any) -> dict[str, str]:
     """What the address says, once it has been written."""
     page.wait_for_timeout(330)
     return dict(part.split("=", 1) for part in page.evaluate("location.hash").lstrip("#").split("&") if "=" in part)

@@ -129,7 +129,7 @@ EDGES = torch.tensor([[0, 1, 2, 3, 4, 0, 2, 5], [1, 2, 3, 4, 0, 0, 5, 2]])
 def _make_graph() -> Made:
     labels = [f"node {k}" for k in range(6)]
     model = Model().add("conv.0", 2, 6, 6, 9)
-    return Made(page(model.seen, labels, None, title="Graph", graph=EDGES), model.weights, labels)
+    return Made(page(model.seen, labels, None, title="Six nodes", graph=EDGES), model.weights, labels)
 
 
 def _make_hostile() -> Made:

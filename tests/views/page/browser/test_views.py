@@ -171,9 +171,10 @@ def test_alignment_is_of_the_step_that_produced_the_token(visit):
 
 
 def test_alignment_leads_to_an_attention_between_two_texts(visit):
-    page = visit("translation", "view=align&entry=0")
-    page.click("#align-choose")
+    page = visit("translation", "view=grid&entry=0")
+    page.click("#tab-align")
     page.wait_for_selector("#align-sources .align-weight")
+    assert "cross" in page.text_content(".status h2")
 
 
 @pytest.mark.parametrize(("name", "pair"), [("self", ((0, 1), (2, 3))), ("models", ((0, 0), (1, 0)))])
