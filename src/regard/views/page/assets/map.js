@@ -182,14 +182,14 @@
     if (look === drawn) return paintOver();
     const id = entry.id;
     const load = (name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null);
-    const loads = [R.layer(id), R.spans(id), load("entropy"), load("received")];
-    const [loaded, spans, entropy, received] = await Promise.all(loads);
+    const loads = [R.layer(id), load("entropy"), load("received")];
+    const [loaded, entropy, received] = await Promise.all(loads);
     if (id !== state.entry) return;
     margins = [entropy, received];
     if (!exact || exact.id !== id || "sinks" in patch) exact = null;
     dots = null;
-    masks.hidden = !spans;
     coarse = loaded;
+    masks.hidden = !coarse.masked;
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
     drawn = look;

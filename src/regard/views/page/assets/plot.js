@@ -66,7 +66,7 @@
     const { cells, rows, cols, width } = map;
     const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
     if (spans) R.maskCells(cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
-    last = { ...map, id, least: R.least(cells), covers: [0, rows * width[0], 0, cols * width[1]] };
+    last = { ...map, id, least: R.least(cells), masked: cells.some(Number.isNaN), covers: [0, rows * width[0], 0, cols * width[1]] };
     return last;
   };
   // moving about repaints the same cells: their picture is made again only for other colours
@@ -124,7 +124,7 @@
       for (let k = 0; k < count; k += stride) {
         widest = Math.max(widest, context.measureText(count + " " + R.label(side, k).slice(0, 64)).width);
       }
-      gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 56), most)));
+      gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 72), most)));
     }
     return gutters.get(name);
   };
