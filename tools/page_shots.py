@@ -6,6 +6,7 @@ import argparse
 import pathlib
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,20 +29,22 @@ class Shot:
     name: str
     page: str
     hash: str
-    # what the pointer rests on while the picture is taken
-    point: str = ""
     size: tuple[int, int] = (1280, 860)
 
 
 SHOTS = (
-    Shot("page-overview", "english", "view=grid", "#view-grid .thumb[data-id='37']"),
-    Shot("page-map", "english", "view=map&entry={best}&query={it}&key={animal}&pinned=1&log=0"),
-    Shot("page-text", "english", "view=text&entry={best}&query={it}&pinned=1"),
-    Shot("page-arcs", "english", "view=arcs&entry={best}&query={it}&pinned=1"),
-    Shot("page-compare", "english", "view=compare&entry={best}&other={other}&query={it}&key={animal}"),
-    Shot("page-align", "translation", "view=align&query=3&pinned=1"),
-    Shot("page-dark", "english", "view=map&entry={best}&query={it}&key={animal}&pinned=1&theme=dark"),
-    Shot("page-chinese", "translation", "view=text&lang=zh&query=3&pinned=1"),
+    Shot("page-overview", "english", "view=grid&entry={best}", size=(1280, 830)),
+    Shot("page-map", "english", "view=map&entry={best}&query={it}&key={animal}&pinned=1&log=0", size=(1280, 1240)),
+    Shot("page-text", "english", "view=text&entry={best}&query={it}&pinned=1", size=(1000, 620)),
+    Shot("page-arcs", "english", "view=arcs&entry={best}&query={it}&pinned=1", size=(1000, 830)),
+    Shot(
+        "page-compare", "english", "view=compare&entry={best}&other={other}&query={it}&key={animal}", size=(1280, 880)
+    ),
+    Shot("page-align", "translation", "view=align&query={where}&pinned=1", size=(1100, 820)),
+    Shot(
+        "page-dark", "english", "view=map&entry={best}&query={it}&key={animal}&pinned=1&theme=dark", size=(1280, 1240)
+    ),
+    Shot("page-chinese", "translation", "view=align&lang=zh&query={where}&pinned=1", size=(1100, 820)),
 )
 
 
@@ -60,10 +63,11 @@ def make_pages(run: pathlib.Path, folder: pathlib.Path) -> dict[str, tuple[pathl
     best, other, *_ = sorted(range(len(weights)), key=lambda k: -weights[k])
     paths = {name: folder / f"{name}.html" for name in ("english", "translation")}
     english.page(paths["english"], title="MiniLM reads a sentence")
-    look_at(run, CHINESE).page(paths["translation"])
+    spoken = look_at(run, CHINESE)
+    spoken.page(paths["translation"])
     return {
         "english": (paths["english"], {"best": best, "other": other, "it": it, "animal": animal}),
-        "translation": (paths["translation"], {}),
+        "translation": (paths["translation"], {"where": len(spoken.tokens["target"]) - 2}),
     }
 
 
@@ -73,8 +77,6 @@ def shoot(browser: Any, shot: Shot, path: pathlib.Path, names: dict[str, int], o
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="light")
     visit = Visit.begin(context)
     page = visit.open(path, shot.hash.format(**names))
-    if shot.point:
-        page.hover(shot.point)
     page.wait_for_timeout(600)
     picture = page.screenshot(path=out / f"{shot.name}.png")
     faults = visit.find_faults()
@@ -83,7 +85,7 @@ def shoot(browser: Any, shot: Shot, path: pathlib.Path, names: dict[str, int], o
     return len(picture)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m tools.page_shots", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,7 +94,7 @@ def main() -> int:
     parser.add_argument(
         "--run", type=pathlib.Path, default=pathlib.Path("runs/demo"), help="what `regard demo` trained"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if find_chromium() is None:
         print("no Chromium is installed: put one on PATH, or its program into REGARD_CHROMIUM", file=sys.stderr)
         return 2
