@@ -68,7 +68,11 @@
           const parts = [R.el("span", { class: "quiet align-index" }, String(k)), name];
           if (weights) parts.push(R.el("span", { class: "align-weight" }, R.number(weights[k])));
           const marks = "align-pick" + (k === chosen ? " query" : "") + (kit.special(side, k) ? " special" : "");
-          const button = R.el("button", { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) }, ...parts);
+          const button = R.el(
+            "button",
+            { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) },
+            ...parts,
+          );
           button.style.setProperty("--weight", part > 0.012 ? part : 0);
           if (weights && share > 0.012) {
             button.style.backgroundColor = R.colour(share);
@@ -90,20 +94,32 @@
           pen.fillRect(c, r, 1, 1);
         }),
       );
-      const long = (side, tokens) => tokens.reduce((most, k) => Math.max(most, Math.min(14, [...R.label(side, k)].length)), 1);
+      const long = (side, tokens) => tokens.reduce(
+        (most, k) => Math.max(most, Math.min(14, [...R.label(side, k)].length)), 1,
+      );
       // labels are at most as long as the longest; characters of some scripts are twice as wide as others
       const [left, top] = [24 + long(entry.queries, rows) * 9, 24 + long(entry.keys, columns) * 9];
       const room = (picture.parentElement.clientWidth || 700) - left - 80;
       const cell = Math.min(34, Math.max(18, Math.floor(room / columns.length)));
       const [width, height] = [columns.length * cell, rows.length * cell];
       const parts = [
-        kit.svg("image", { x: left, y: top, width, height, href: raster.toDataURL(), preserveAspectRatio: "none", class: "pixels" }),
+        kit.svg(
+          "image",
+          { x: left, y: top, width, height, href: raster.toDataURL(), preserveAspectRatio: "none", class: "pixels" },
+        ),
       ];
       rows.forEach((row, r) => {
         const y = top + r * cell;
         const chosen = row === query;
         parts.push(
-          kit.svg("text", { x: left - 6, y: y + cell / 2 + 5, class: chosen ? "arc-token query" : "arc-token", "text-anchor": "end", onclick: () => R.set({ query: row, pinned: true }) }, kit.short(R.label(entry.queries, row))),
+          kit.svg(
+            "text",
+            {
+              x: left - 6, y: y + cell / 2 + 5, class: chosen ? "arc-token query" : "arc-token", "text-anchor": "end",
+              onclick: () => R.set({ query: row, pinned: true }),
+            },
+            kit.short(R.label(entry.queries, row)),
+          ),
         );
         if (chosen) parts.push(kit.svg("rect", { x: left, y, width, height: cell, class: "align-band" }));
         // the strongest key of each row carries a dot: the path of the alignment is seen without its colours
@@ -116,15 +132,19 @@
       });
       columns.forEach((column, c) => {
         const x = left + (c + 0.5) * cell + 3;
-        parts.push(kit.svg("text", { x, y: top - 8, class: "arc-token", transform: `rotate(-60 ${x} ${top - 8})` }, kit.short(R.label(entry.keys, column))));
+        parts.push(kit.svg(
+          "text", { x, y: top - 8, class: "arc-token", transform: `rotate(-60 ${x} ${top - 8})` },
+          kit.short(R.label(entry.keys, column)),
+        ));
       });
       parts.push(
         kit.svg("rect", {
           x: left, y: top, width, height, class: "align-hit",
           onpointermove: (event) => {
             const box = event.target.getBoundingClientRect();
-            const row = rows[Math.min(rows.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * rows.length)))];
-            const column = columns[Math.min(columns.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * columns.length)))];
+            const nth = (list, share) => list[Math.min(list.length - 1, Math.max(0, Math.floor(share * list.length)))];
+            const row = nth(rows, (event.clientY - box.top) / box.height);
+            const column = nth(columns, (event.clientX - box.left) / box.width);
             if (row === R.state.query && column === R.state.key) return;
             R.hover(row, column);
           },
@@ -161,7 +181,10 @@
         show(R.state, { page: true });
       };
       const words = R.t(key, { from: mode[field] + 1, to: Math.min(count, mode[field] + ROWS), n: count });
-      return R.el("span", { class: "row" }, kit.press("page.previous", step(-ROWS)), R.el("span", { class: "quiet" }, words), kit.press("page.next", step(ROWS)));
+      return R.el(
+        "span", { class: "row" }, kit.press("page.previous", step(-ROWS)), R.el("span", { class: "quiet" }, words),
+        kit.press("page.next", step(ROWS)),
+      );
     }
 
     function show(state, patch) {
@@ -192,7 +215,9 @@
       if (columns.length > ROWS) turns.push(turn("align.columns", "column", columns.length));
       pages.replaceChildren(...turns);
       const query = Math.min(state.query, entry.n - 1);
-      draw(collect(entry, rows.slice(mode.row, mode.row + ROWS), columns.slice(mode.column, mode.column + ROWS), query), paint);
+      draw(
+        collect(entry, rows.slice(mode.row, mode.row + ROWS), columns.slice(mode.column, mode.column + ROWS), query), paint,
+      );
     }
     return { show };
   });

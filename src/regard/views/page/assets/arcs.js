@@ -18,6 +18,27 @@
   };
   kit.short = (text, most = 14) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
 
+  // the largest weights of a query as they are: from the lists in the file where it has them, else from the whole row
+  kit.listed = async (entry, query) => {
+    if (entry.blobs.top_keys === undefined) {
+      const row = await R.row(entry.id, query);
+      return row ? R.top(row, 16) : [];
+    }
+    const [keys, weights] = await Promise.all([R.blob(entry.blobs.top_keys), R.blob(entry.blobs.top_weights)]);
+    const count = R.shape(entry.blobs.top_keys)[1];
+    const tops = [];
+    for (let k = query * count; k < (query + 1) * count; k += 1) if (keys[k] >= 0) tops.push([keys[k], weights[k]]);
+    return tops;
+  };
+  // the same as shown, kept: a step to the next query asks for almost the same ones again
+  const kept = new Map();
+  kit.tops = (entry, query) => {
+    const name = [entry.id, query, R.state.sinks].join();
+    if (kept.size > 4000) kept.clear();
+    if (!kept.has(name)) kept.set(name, R.state.sinks ? R.topOf(entry.id, query, 16) : kit.listed(entry, query));
+    return kept.get(name);
+  };
+
   kit.view("arcs", "view.arcs", (place) => {
     const mode = { least: 0.05, all: true };
     const draw = kit.latest();
@@ -55,7 +76,7 @@
       const most = SPAN[entry.kind] || SPAN.self;
       const rows = stretch(state.query, entry.n, most);
       const asked = mode.all ? Array.from({ length: rows[1] - rows[0] }, (_, k) => rows[0] + k) : [state.query];
-      const tops = await Promise.all(asked.map((query) => R.topOf(entry.id, query, 16)));
+      const tops = await Promise.all(asked.map((query) => kit.tops(entry, query)));
       let columns = rows;
       if (entry.kind === "cross") {
         const own = tops[asked.indexOf(state.query)] || [];
@@ -76,12 +97,16 @@
     }
 
     const token = (side, k, x, y, attributes) => {
-      const text = kit.svg("text", { x, y, class: "arc-token", "data-index": k, ...attributes }, kit.short(R.label(side, k)));
+      const text = kit.svg(
+        "text", { x, y, class: "arc-token", "data-index": k, ...attributes }, kit.short(R.label(side, k)),
+      );
       text.append(kit.svg("title", {}, R.label(side, k) + " · " + k));
       return text;
     };
     const light = (query) => {
-      for (const path of picture.querySelectorAll(".arc")) path.classList.toggle("faint", query >= 0 && Number(path.dataset.query) !== query);
+      for (const path of picture.querySelectorAll(".arc")) {
+        path.classList.toggle("faint", query >= 0 && Number(path.dataset.query) !== query);
+      }
     };
     const pickable = (query, entry) => ({
       onclick: () => R.set({ query, pinned: true }),
@@ -102,7 +127,9 @@
         "stroke-width": (0.6 + 6 * weight).toFixed(2),
         onpointerenter: () => {
           path.classList.add("lit");
-          const words = { query: kit.quote(entry.queries, query), key: kit.quote(entry.keys, key), weight: R.number(weight), index: key };
+          const words = {
+            query: kit.quote(entry.queries, query), key: kit.quote(entry.keys, key), weight: R.number(weight), index: key,
+          };
           readout.textContent = R.t("text.read", words);
         },
         onpointerleave: () => path.classList.remove("lit"),
@@ -110,14 +137,16 @@
       });
       path.style.stroke = chosen ? R.css("--warm") : R.css("--accent");
       path.style.strokeOpacity = chosen ? 0.45 + 0.55 * weight : 0.2 + 0.6 * weight;
-      path.append(kit.svg("title", {}, R.label(entry.queries, query) + " → " + R.label(entry.keys, key) + ": " + R.number(weight)));
+      path.append(kit.svg(
+        "title", {}, R.label(entry.queries, query) + " → " + R.label(entry.keys, key) + ": " + R.number(weight),
+      ));
       return path;
     }
 
     function oneLine({ entry, rows, links }) {
       const count = rows[1] - rows[0];
       // few tokens take the room there is
-      const step = Math.min(52, Math.max(21, Math.floor(((picture.parentElement.clientWidth || 900) - 110) / count)));
+      const step = Math.min(66, Math.max(21, Math.floor(((picture.parentElement.clientWidth || 900) - 110) / count)));
       const x = (k) => 24 + (k - rows[0]) * step;
       const far = links.reduce((most, { query, key }) => Math.max(most, Math.abs(query - key)), 1);
       const rise = Math.min(300, 30 + far * step * 0.5);
@@ -132,7 +161,10 @@
       const labels = [];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : kit.special(entry.keys, k) ? "arc-token special" : "arc-token";
-        labels.push(token(entry.keys, k, x(k) - 3, base + 16, { class: mark, transform: `rotate(60 ${x(k) - 3} ${base + 16})`, ...pickable(k, entry) }));
+        labels.push(token(
+          entry.keys, k, x(k) - 3, base + 16,
+          { class: mark, transform: `rotate(60 ${x(k) - 3} ${base + 16})`, ...pickable(k, entry) },
+        ));
       }
       const long = labels.reduce((most, text) => Math.max(most, [...text.firstChild.data].length), 1);
       return [80 + count * step, base + 34 + Math.min(14, long) * 7.5, paths, labels];
@@ -148,14 +180,20 @@
         const [a, b] = [y(one.query, rows) - 4, y(one.key, columns) - 4];
         return link(one, `M${near},${a} C${near + 150},${a} ${far - 150},${b} ${far},${b}`, entry);
       });
-      const title = (side, x, anchor) => kit.svg("text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.side(side).name || "");
+      const title = (side, x, anchor) => kit.svg(
+        "text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.side(side).name || "",
+      );
       const labels = [title(entry.queries, near - 8, "end"), title(entry.keys, far + 8, "start")];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : "arc-token";
-        labels.push(token(entry.queries, k, near - 8, y(k, rows), { class: mark, "text-anchor": "end", ...pickable(k, entry) }));
+        labels.push(token(
+          entry.queries, k, near - 8, y(k, rows), { class: mark, "text-anchor": "end", ...pickable(k, entry) },
+        ));
       }
       for (let k = columns[0]; k < columns[1]; k += 1) {
-        labels.push(token(entry.keys, k, far + 8, y(k, columns), kit.special(entry.keys, k) ? { class: "arc-token special" } : {}));
+        labels.push(token(
+          entry.keys, k, far + 8, y(k, columns), kit.special(entry.keys, k) ? { class: "arc-token special" } : {},
+        ));
       }
       return [720, 70 + tall * step, paths, labels];
     }
@@ -174,15 +212,20 @@
       picture.setAttribute("height", height);
       picture.setAttribute("aria-label", R.t("arcs.label", { n: links.length, name: R.name(entry) }));
       // the chosen query's links lie on top
-      picture.replaceChildren(...paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")), ...labels);
+      picture.replaceChildren(
+        ...paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")), ...labels,
+      );
       readout.textContent = found.own.length ? kit.summary(entry, R.state.query, found.own) : "";
-      const words = { n: links.length, from: found.rows[0], to: found.rows[1] - 1, left: found.left, outside: found.outside };
+      const words = {
+        n: links.length, from: found.rows[0], to: found.rows[1] - 1, left: found.left, outside: found.outside,
+      };
       note.textContent = R.t("arcs.note", words) + (R.state.sinks ? " " + R.t("sinks.note") : "");
       const scroller = picture.parentElement;
       const mark = picture.querySelector(".query");
       if (mark && entry.kind !== "cross") {
         const at = Number(mark.getAttribute("x"));
-        if (at < scroller.scrollLeft + 40 || at > scroller.scrollLeft + scroller.clientWidth - 40) scroller.scrollLeft = at - scroller.clientWidth / 2;
+        const from = at - scroller.scrollLeft;
+        if (from < 40 || from > scroller.clientWidth - 40) scroller.scrollLeft = at - scroller.clientWidth / 2;
       }
     }
 

@@ -1,8 +1,11 @@
 // Export: the view as SVG (text stays text, maps are embedded pictures) or PNG at twice the size, its numbers as CSV.
 (() => {
   const kit = R.kit;
-  const SKIPPED = "input, select, textarea, .control, .controls, .button, .pager, .visually-hidden, .pickers, dialog, [hidden]";
-  const INLINED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font-size", "font-family", "font-weight", "font-style", "text-anchor", "paint-order", "image-rendering", "display"];
+  const SKIPPED = "input, select, textarea, .control, .controls, .button, .pager, .visually-hidden, dialog, [hidden]";
+  const INLINED = [
+    "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font-size", "font-family",
+    "font-weight", "font-style", "text-anchor", "paint-order", "image-rendering", "display",
+  ];
 
   // ---- files ----
   kit.fileName = (kind, ending) => {
@@ -31,32 +34,40 @@
     return /[",\r\n]|^\s|\s$/u.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
   kit.csv = (heads, rows) => "\uFEFF" + [heads, ...rows].map((row) => row.map(kit.cell).join(",")).join("\r\n") + "\r\n";
-  const save = (kind, heads, rows) => kit.download(new Blob([kit.csv(heads, rows)], { type: "text/csv;charset=utf-8" }), kit.fileName(kind, "csv"));
+  const save = (kind, heads, rows) => kit.download(
+    new Blob([kit.csv(heads, rows)], { type: "text/csv;charset=utf-8" }), kit.fileName(kind, "csv"),
+  );
   const raw = (side, k) => kit.side(side).labels[k] ?? "";
 
   async function saveRow() {
     const entry = R.entry(R.state.entry);
     const { row } = await R.shown(entry.id, R.state.query);
     if (!row) return tell("row.none");
-    save("query" + R.state.query, ["key", "token", "weight"], Array.from(row, (weight, k) => [k, raw(entry.keys, k), weight]));
+    save(
+      "query" + R.state.query, ["key", "token", "weight"], Array.from(row, (weight, k) => [k, raw(entry.keys, k), weight]),
+    );
+  }
+  // thousands of rows take a while: the page stays awake, says how far it is, and stops when the dialog is closed
+  let since = 0;
+  async function pause(done, all) {
+    if (performance.now() - since < 40) return;
+    message.textContent = R.t("export.progress", { done, all });
+    await new Promise((next) => setTimeout(next, 0));
+    since = performance.now();
+    if (!document.getElementById("export")) throw new Error("closed");
   }
   async function saveTop() {
     const entry = R.entry(R.state.entry);
     if (R.rowKind(entry.id) === "none") return tell("row.none");
     const rows = [];
     for (let query = 0; query < entry.n; query += 1) {
-      const tops = await best(entry, query);
-      tops.forEach(([key, weight], rank) => rows.push([query, raw(entry.queries, query), rank + 1, key, raw(entry.keys, key), weight]));
+      const tops = await kit.listed(entry, query);
+      await pause(query, entry.n);
+      tops.forEach(([key, weight], rank) => rows.push([
+        query, raw(entry.queries, query), rank + 1, key, raw(entry.keys, key), weight,
+      ]));
     }
     save("top", ["query", "query token", "rank", "key", "key token", "weight"], rows);
-  }
-  async function best(entry, query) {
-    if (entry.blobs.top_keys === undefined) return R.topOf(entry.id, query, 16);
-    const [keys, weights] = await Promise.all([R.blob(entry.blobs.top_keys), R.blob(entry.blobs.top_weights)]);
-    const count = R.shape(entry.blobs.top_keys)[1];
-    const tops = [];
-    for (let k = query * count; k < (query + 1) * count; k += 1) if (keys[k] >= 0) tops.push([keys[k], weights[k]]);
-    return tops;
   }
   function saveHeads() {
     const { heads, rows } = kit.headRows();
@@ -64,7 +75,7 @@
   }
   async function saveQueries() {
     const entry = R.entry(R.state.entry);
-    const { heads, rows } = await kit.queryRows(entry, 0, entry.n);
+    const { heads, rows } = await kit.queryRows(entry, 0, entry.n, (query) => pause(query, entry.n));
     save("queries", heads, rows);
   }
 
@@ -94,27 +105,30 @@
       const right = style.direction === "rtl";
       const base = rect.top + (rect.height * up) / (up + below || 1) - y0;
       parts.push(kit.svg("text", {
-        x: (right ? rect.right : rect.left) - x0, y: base, fill: style.color, "font-size": style.fontSize, "font-family": style.fontFamily,
-        "font-weight": style.fontWeight, direction: style.direction, "xml:space": "preserve", opacity,
+        x: (right ? rect.right : rect.left) - x0, y: base, fill: style.color, "font-size": style.fontSize,
+        "font-family": style.fontFamily, "font-weight": style.fontWeight, "font-style": style.fontStyle, direction: style.direction, "xml:space": "preserve", opacity,
       }, text.replace(/\n/g, " ")));
     }
   }
 
   function box(element, style, parts, x0, y0, opacity) {
     const { left, top, width, height } = element.getBoundingClientRect();
-    const line = parseFloat(style.borderTopWidth) && style.borderTopStyle !== "none" ? [style.borderTopColor, style.borderTopWidth] : null;
-    const rim = parseFloat(style.outlineWidth) && style.outlineStyle !== "none" ? [style.outlineColor, style.outlineWidth] : line;
-    const [under, dash] = [parseFloat(style.borderBottomWidth), style.borderBottomStyle];
-    if (width && !line && under && dash !== "none" && seen(style.borderBottomColor)) {
-      parts.push(kit.svg("rect", { x: left - x0, y: top - y0 + height - under, width, height: under, fill: style.borderBottomColor, opacity }));
+    const drawn = (size, kind) => parseFloat(size) > 0 && kind !== "none";
+    const line = drawn(style.borderTopWidth, style.borderTopStyle) ? [style.borderTopColor, style.borderTopWidth] : null;
+    const rim = drawn(style.outlineWidth, style.outlineStyle) ? [style.outlineColor, style.outlineWidth] : line;
+    const block = (more) => parts.push(kit.svg("rect", { x: left - x0, y: top - y0, width, height, opacity, ...more }));
+    const foot = (tall, fill, more = {}) => block({ y: top - y0 + height - tall, height: tall, fill, ...more });
+    if (!width) return;
+    if (!line && drawn(style.borderBottomWidth, style.borderBottomStyle) && seen(style.borderBottomColor)) {
+      foot(parseFloat(style.borderBottomWidth), style.borderBottomColor);
     }
-    if (!width || (!seen(style.backgroundColor) && !rim)) return;
+    if (!seen(style.backgroundColor) && !rim) return;
     const fill = seen(style.backgroundColor) ? style.backgroundColor : "none";
-    parts.push(kit.svg("rect", { x: left - x0, y: top - y0, width, height, fill, stroke: rim ? rim[0] : "none", "stroke-width": rim ? rim[1] : 0, rx: parseFloat(style.borderRadius) || 0, opacity }));
+    const [stroke, thick] = rim || ["none", 0];
+    block({ fill, stroke, "stroke-width": thick, rx: parseFloat(style.borderRadius) || 0 });
     const bar = getComputedStyle(element, "::after");
     if (element.matches(".token, .align-pick") && parseFloat(bar.height) > 0) {
-      const tall = parseFloat(bar.height);
-      parts.push(kit.svg("rect", { x: left - x0, y: top - y0 + height - tall, width: parseFloat(bar.width) || width, height: tall, fill: bar.backgroundColor }));
+      foot(parseFloat(bar.height), bar.backgroundColor, { width: parseFloat(bar.width) || 0 });
     }
   }
 
@@ -123,11 +137,15 @@
     const [mine, theirs] = [[element, ...element.querySelectorAll("*")], [twin, ...twin.querySelectorAll("*")]];
     mine.forEach((one, k) => {
       const style = getComputedStyle(one);
-      for (const name of INLINED) if (style.getPropertyValue(name)) theirs[k].setAttribute(name, style.getPropertyValue(name));
+      for (const name of INLINED) {
+        const value = style.getPropertyValue(name);
+        if (value) theirs[k].setAttribute(name, value);
+      }
       for (const name of ["class", "style", "tabindex", "role"]) theirs[k].removeAttribute(name);
     });
     const rect = element.getBoundingClientRect();
-    for (const [name, value] of [["x", rect.left - x0], ["y", rect.top - y0], ["width", rect.width], ["height", rect.height]]) twin.setAttribute(name, value);
+    const place = { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height };
+    for (const [name, value] of Object.entries(place)) twin.setAttribute(name, value);
     return twin;
   }
 
@@ -140,7 +158,9 @@
     if (element.tagName === "CANVAS" || element.tagName === "IMG") {
       const rect = element.getBoundingClientRect();
       const href = element.tagName === "IMG" ? element.src : element.width && element.height ? element.toDataURL() : "";
-      if (href && rect.width) parts.push(kit.svg("image", { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height, opacity, filter: style.filter, preserveAspectRatio: "none", href }));
+      if (!href || !rect.width) return;
+      const place = { x: rect.left - x0, y: rect.top - y0, width: rect.width, height: rect.height };
+      parts.push(kit.svg("image", { ...place, opacity, filter: style.filter, preserveAspectRatio: "none", href }));
       return;
     }
     box(element, style, parts, x0, y0, opacity);
@@ -160,12 +180,14 @@
       walk(panel, parts, left - 16, top - 48);
       const entry = R.entry(R.state.entry);
       const title = [R.data.title, entry && R.name(entry), R.state.sinks && R.t("sinks.note")].filter(Boolean).join(" · ");
-      const font = getComputedStyle(document.body).fontFamily;
+      const font = { "font-size": 15, "font-weight": 600, "font-family": getComputedStyle(document.body).fontFamily };
       const svg = kit.svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height }, kit.svg("title", {}, title),
         kit.svg("rect", { width, height, fill: R.css("--page") }),
-        kit.svg("text", { x: 16, y: 30, "font-size": 15, "font-weight": 600, "font-family": font, fill: R.css("--ink") }, kit.plain(title)), ...parts);
+        kit.svg("text", { x: 16, y: 30, ...font, fill: R.css("--ink") }, kit.plain(title)), ...parts);
       // XML knows no control characters: they would make the whole picture unreadable
-      const text = new XMLSerializer().serializeToString(svg).replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD");
+      const text = new XMLSerializer().serializeToString(svg).replace(
+        /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD",
+      );
       return { text, width, height };
     } finally {
       panel.classList.remove("unrolled");
@@ -190,7 +212,9 @@
       URL.revokeObjectURL(url);
     }
   }
-  const saveSvg = (found) => kit.download(new Blob([found.text], { type: "image/svg+xml" }), kit.fileName(R.state.view, "svg"));
+  const saveSvg = (found) => kit.download(
+    new Blob([found.text], { type: "image/svg+xml" }), kit.fileName(R.state.view, "svg"),
+  );
 
   // ---- the dialog ----
   const message = R.el("p", { class: "quiet", role: "status", id: "export-message" });
@@ -198,7 +222,10 @@
   kit.dialog = (id, title, ...parts) => {
     const heading = R.el("h2", { id: id + "-title" }, R.t(title));
     const close = kit.press("dialog.close", () => dialog.close(), { id: id + "-close" });
-    const dialog = R.el("dialog", { id, class: "dialog", "aria-labelledby": id + "-title" }, heading, ...parts, R.el("div", { class: "row dialog-foot" }, close));
+    const dialog = R.el(
+      "dialog", { id, class: "dialog", "aria-labelledby": id + "-title" }, heading, ...parts,
+      R.el("div", { class: "row dialog-foot" }, close),
+    );
     // beside the dialog is outside of it
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     const back = document.activeElement;
@@ -214,7 +241,13 @@
     if (document.getElementById("export")) return;
     const panel = document.getElementById("view-" + R.state.view);
     const choice = (id, key, work) =>
-      kit.press(key, () => Promise.resolve().then(work).then(() => message.textContent || tell("export.done"), () => tell("export.failed")), { id, class: "button wide" });
+      kit.press(
+        key,
+        () => Promise.resolve().then(work).then(
+          (told) => told || tell("export.done"), () => tell("export.failed"),
+        ),
+        { id, class: "button wide" },
+      );
     message.textContent = "";
     kit.dialog("export", "export.title", R.el("div", { class: "choices" },
       choice("export-png", "export.png", () => savePng(kit.picture(panel))),

@@ -34,7 +34,9 @@
     let last = null;
     const readout = R.el("p", { class: "readout", id: "graph-readout" });
     const note = R.el("p", { class: "note", id: "graph-note" });
-    const picture = kit.svg("svg", { class: "graph", id: "graph-picture", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group" });
+    const picture = kit.svg(
+      "svg", { class: "graph", id: "graph-picture", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group" },
+    );
     picture.setAttribute("aria-label", R.t("graph.label", { n: graph.nodes.length, m: graph.edges.length }));
     const edgeTable = R.el("div", { class: "grow" });
     const loopTable = R.el("div", { class: "grow" });
@@ -66,7 +68,9 @@
     function light(k) {
       if (!last) return;
       mode.node = k;
-      for (const path of picture.querySelectorAll(".edge")) path.classList.toggle("faint", k >= 0 && Number(path.dataset.to) !== k);
+      for (const path of picture.querySelectorAll(".edge")) {
+        path.classList.toggle("faint", k >= 0 && Number(path.dataset.to) !== k);
+      }
       for (const dot of picture.querySelectorAll(".node")) dot.classList.toggle("query", Number(dot.dataset.index) === k);
       if (k < 0) {
         readout.textContent = R.t("graph.hint");
@@ -74,7 +78,9 @@
       }
       const list = incoming(k);
       const words = list.slice(0, 8).map((edge) => kit.quoted(node(edge.from)) + " " + R.number(edge.weight)).join(", ");
-      readout.textContent = R.t("graph.incoming", { node: kit.quoted(node(k)), n: list.length, keys: words || R.t("row.nothing") });
+      readout.textContent = R.t(
+        "graph.incoming", { node: kit.quoted(node(k)), n: list.length, keys: words || R.t("row.nothing") },
+      );
     }
     function choose(k) {
       light(k);
@@ -95,7 +101,8 @@
       if (!graph.at) [mx, my] = [mx + (WIDTH / 2 - mx) * 0.35, my + (HEIGHT / 2 - my) * 0.35];
       const last = Math.hypot(x1 - mx, y1 - my) || 1;
       const [vx, vy] = [(x1 - mx) / last, (y1 - my) / last];
-      return `M${(x0 + ux * size).toFixed(1)},${(y0 + uy * size).toFixed(1)} Q${mx.toFixed(1)},${my.toFixed(1)} ${(x1 - vx * end).toFixed(1)},${(y1 - vy * end).toFixed(1)}`;
+      const point = (x, y) => x.toFixed(1) + "," + y.toFixed(1);
+      return `M${point(x0 + ux * size, y0 + uy * size)} Q${point(mx, my)} ${point(x1 - vx * end, y1 - vy * end)}`;
     }
 
     function paint(found) {
@@ -114,14 +121,20 @@
       const most = plain.length ? Math.max(plain[0].weight, 1e-12) : 1;
       const tip = kit.svg(
         "marker",
-        { id: "graph-arrow", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
+        {
+          id: "graph-arrow", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9,
+          markerUnits: "userSpaceOnUse", orient: "auto",
+        },
         kit.svg("path", { d: "M0,0 L10,5 L0,10 z", fill: R.css("--accent") }),
       );
       // among many edges only the strong ones may stand out
       const [bold, faint] = strong.length > 400 ? [3, 0.06] : [6, 0.25];
       const lines = strong.map((edge) => {
         const share = Math.max(0, edge.weight / most);
-        const line = kit.svg("path", { d: shape(edge), class: "edge", "data-from": edge.from, "data-to": edge.to, "marker-end": "url(#graph-arrow)" });
+        const line = kit.svg(
+          "path",
+          { d: shape(edge), class: "edge", "data-from": edge.from, "data-to": edge.to, "marker-end": "url(#graph-arrow)" },
+        );
         line.style.strokeWidth = 0.5 + bold * share;
         line.style.strokeOpacity = faint + (1 - faint) * share;
         line.style.stroke = R.css("--accent");
@@ -129,12 +142,23 @@
         return line;
       });
       const dots = graph.nodes.map((_, k) => {
-        const dot = kit.svg("g", { class: "node", "data-index": k, role: "button", tabindex: graph.nodes.length <= 120 || k === 0 ? 0 : -1, "aria-label": node(k) });
+        const dot = kit.svg(
+          "g",
+          {
+            class: "node", "data-index": k, role: "button", tabindex: graph.nodes.length <= 120 || k === 0 ? 0 : -1,
+            "aria-label": node(k),
+          },
+        );
         dot.append(kit.svg("circle", { cx: at[k][0], cy: at[k][1], r: size }));
-        if (graph.nodes.length <= 60) dot.append(kit.svg("text", { ...beside(k), class: "node-name" }, kit.short(node(k), 12)));
+        if (graph.nodes.length <= 60) dot.append(kit.svg(
+          "text", { ...beside(k), class: "node-name" }, kit.short(node(k), 12),
+        ));
         dot.append(kit.svg("title", {}, node(k)));
         dot.addEventListener("pointerenter", () => light(k));
-        dot.addEventListener("pointerleave", () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : -1));
+        dot.addEventListener(
+          "pointerleave",
+          () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : -1),
+        );
         dot.addEventListener("focus", () => light(k));
         dot.addEventListener("click", () => choose(k));
         dot.addEventListener("keydown", (event) => {
@@ -168,7 +192,9 @@
           tables(plain, loops);
           element.querySelector("[tabindex]").focus();
         };
-        element.replaceChildren(list(caption, id, edges.slice(mode[name] * PAGE, (mode[name] + 1) * PAGE)), kit.pager(mode[name], pages, turn));
+        element.replaceChildren(
+          list(caption, id, edges.slice(mode[name] * PAGE, (mode[name] + 1) * PAGE)), kit.pager(mode[name], pages, turn),
+        );
       };
       paged(edgeTable, "edgePage", R.t("graph.edges"), "graph-edges", plain);
       paged(loopTable, "loopPage", R.t("graph.loops"), "graph-loops", loops);

@@ -20,7 +20,9 @@
     const readout = R.el("p", { class: "readout", id: "image-readout" });
     const summary = R.el("p", { class: "row-summary", id: "image-summary" });
     const note = R.el("p", { class: "note", id: "image-note" });
-    const others = R.el("div", { class: "row patch-others", id: "image-others", role: "group", "aria-label": R.t("image.others") });
+    const others = R.el(
+      "div", { class: "row patch-others", id: "image-others", role: "group", "aria-label": R.t("image.others") },
+    );
     place.append(
       R.el(
         "div",
@@ -36,7 +38,9 @@
         }),
       ),
       summary,
-      R.el("div", { class: "patch-body" }, frame, R.el("div", { class: "grow" }, R.el("h3", {}, R.t("image.others")), others)),
+      R.el(
+        "div", { class: "patch-body" }, frame, R.el("div", { class: "grow" }, R.el("h3", {}, R.t("image.others")), others),
+      ),
       readout,
       note,
     );
@@ -45,7 +49,9 @@
 
     // the picture keeps its shape and is drawn no larger than the panel
     const size = () => {
-      const width = Math.max(160, Math.min(560, place.clientWidth - 40 || 560, (image.width / image.height) * window.innerHeight * 0.62));
+      const width = Math.max(
+        160, Math.min(560, place.clientWidth - 40 || 560, (image.width / image.height) * window.innerHeight * 0.62),
+      );
       return [Math.round(width), Math.round((width * image.height) / image.width)];
     };
 
@@ -134,7 +140,9 @@
       layer.setAttribute("aria-label", summary.textContent);
       let outside = 0;
       row.forEach((weight, k) => (outside += k < skip || k >= skip + patches ? weight : 0));
-      note.textContent = R.t("image.note", { most: R.number(most), outside: R.number(outside) }) + " " + kit.kindNote(entry);
+      note.textContent = R.t(
+        "image.note", { most: R.number(most), outside: R.number(outside) },
+      ) + " " + kit.kindNote(entry);
       if (R.state.key >= skip && R.state.key < skip + patches) read(R.state.key);
       else readout.textContent = R.t("image.hint");
     }
@@ -149,7 +157,10 @@
         ...all.slice(from, from + 120).map((k) =>
           R.el(
             "button",
-            { class: "button patch-token", type: "button", "data-index": k, "aria-pressed": String(k === query), onclick: () => R.set({ query: k, pinned: true }) },
+            {
+              class: "button patch-token", type: "button", "data-index": k, "aria-pressed": String(k === query),
+              onclick: () => R.set({ query: k, pinned: true }),
+            },
             R.el("bdi", {}, R.label(entry.queries, k) || String(k)),
           ),
         ),

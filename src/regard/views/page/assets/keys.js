@@ -6,7 +6,9 @@
   // ---- commands ----
   const entry = () => R.entry(R.state.entry);
   const turn = (by) => R.set({ query: Math.min(entry().n - 1, Math.max(0, R.state.query + by)), pinned: true });
-  const point = (by) => R.set({ key: Math.min(entry().m - 1, Math.max(0, R.state.key < 0 ? R.state.query : R.state.key + by)), pinned: true });
+  const point = (by) => R.set({
+    key: Math.min(entry().m - 1, Math.max(0, R.state.key < 0 ? R.state.query : R.state.key + by)), pinned: true,
+  });
   const see = (name) => R.views.some((view) => view.name === name) && R.set({ view: name });
   const press = (id) => document.getElementById(id)?.click();
   let before = "grid"; // where the table was opened from
@@ -52,7 +54,7 @@
     if (!bar.hidden) shut();
     else R.set({ pinned: false, key: -1 });
   });
-  for (let k = 1; k <= 9; k += 1) R.key(String(k), "key.view", () => R.views[k - 1] && R.set({ view: R.views[k - 1].name }));
+  for (let k = 1; k <= 9; k += 1) R.key(String(k), "key.view", () => R.views[k - 1] && see(R.views[k - 1].name));
 
   // ---- dispatch ----
   // a command of the view goes before one of the page; of two alike the later counts
@@ -60,7 +62,9 @@
     const fit = R.keys.filter((key) => key.combo === combo && (!key.view || key.view === R.state.view));
     return fit.filter((key) => key.view).pop() || fit.pop();
   };
-  const typing = (element) => element.closest && element.closest("input:not([type=checkbox]):not([type=radio]), select, textarea, [contenteditable]");
+  const typing = (element) => element.closest && element.closest(
+    "input:not([type=checkbox]):not([type=radio]), select, textarea, [contenteditable]"
+  );
   // a region that was reached to be scrolled keeps its arrows
   const scrolls = (element, key) => {
     if (!element.matches || !element.matches(".scroll:focus-visible")) return false;
@@ -92,20 +96,28 @@
     const rows = order.map((key) => {
       const signs = key.combo.split("+").filter(Boolean).map((part) => R.el("kbd", {}, SIGNS[part] || part));
       const where = key.view ? " (" + R.t("view." + key.view) + ")" : "";
-      return R.el("tr", {}, R.el("th", { scope: "row" }, ...(signs.length ? signs : [R.el("kbd", {}, key.combo)])), R.el("td", {}, R.t(key.words) + where));
+      return R.el(
+        "tr", {}, R.el("th", { scope: "row" }, ...(signs.length ? signs : [R.el("kbd", {}, key.combo)])),
+        R.el("td", {}, R.t(key.words) + where),
+      );
     });
-    const heads = R.el("thead", {}, R.el("tr", {}, R.el("th", { scope: "col" }, R.t("help.key")), R.el("th", { scope: "col" }, R.t("help.what"))));
-    kit.dialog("help", "help.title", R.el("div", { class: "scroll help-list", tabindex: "0", role: "region", "aria-label": R.t("help.title") },
+    const heads = R.el(
+      "thead", {},
+      R.el("tr", {}, R.el("th", { scope: "col" }, R.t("help.key")), R.el("th", { scope: "col" }, R.t("help.what"))),
+    );
+    const region = { class: "scroll help-list", tabindex: "0", role: "region", "aria-label": R.t("help.title") };
+    kit.dialog("help", "help.title", R.el("div", region,
       R.el("table", { id: "help-keys" }, heads, R.el("tbody", {}, ...rows))));
   };
 
   // ---- search ----
+  const button = (id, key, fn) => R.say(R.el("button", { class: "button", type: "button", id, onclick: fn }), key);
   const input = R.el("input", { type: "search", id: "search-text", autocomplete: "off", spellcheck: "false" });
   const count = R.el("output", { class: "quiet", id: "search-count" });
   const buttons = [
-    R.say(R.el("button", { class: "button", type: "button", id: "search-previous", onclick: () => seek(-1) }), "search.previous"),
-    R.say(R.el("button", { class: "button", type: "button", id: "search-next", onclick: () => seek(1) }), "search.next"),
-    R.say(R.el("button", { class: "button", type: "button", id: "search-close", onclick: () => shut() }), "dialog.close"),
+    button("search-previous", "search.previous", () => seek(-1)),
+    button("search-next", "search.next", () => seek(1)),
+    button("search-close", "dialog.close", () => shut()),
   ];
   const bar = R.el("div", { class: "search row", id: "search", role: "search", hidden: true },
     R.el("label", { class: "control" }, R.say(R.el("span", {}), "search.label"), input), count, ...buttons);
@@ -195,7 +207,9 @@
       const here = entry();
       if ("key" in patch && state.key >= 0 && !("query" in patch)) {
         const { row } = await R.shown(here.id, state.query);
-        const words = { query: kit.quote(here.queries, state.query), key: kit.quote(here.keys, state.key), index: state.key };
+        const words = {
+          query: kit.quote(here.queries, state.query), key: kit.quote(here.keys, state.key), index: state.key,
+        };
         if (row) R.announce(R.t("text.read", { ...words, weight: R.number(row[state.key]) }));
         return;
       }
@@ -206,8 +220,10 @@
 
   // the frame is built after this file: its toolbar is there once the script has run
   Promise.resolve().then(() => {
-    const button = (id, key, fn) => R.say(R.el("button", { class: "button", type: "button", id, onclick: fn }), key);
-    R.toolbar.append(button("open-search", "tool.search", () => kit.search()), button("open-export", "tool.export", () => kit.export()), button("open-help", "tool.help", () => kit.help()));
+    R.toolbar.append(
+      button("open-search", "tool.search", () => kit.search()), button("open-export", "tool.export", () => kit.export()),
+      button("open-help", "tool.help", () => kit.help()),
+    );
     document.querySelector("header").after(bar);
   });
 })();

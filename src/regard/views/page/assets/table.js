@@ -22,15 +22,21 @@
       const line = R.el("tr", { class: r === marked ? "chosen" : null });
       cells.forEach((cell, k) => {
         const number = typeof cell === "number";
-        const box = R.el(k ? "td" : "th", { scope: k ? null : "row", dir: number ? null : "auto", class: number ? "number" : null });
-        if (k === 0 && pick) box.append(R.el("button", { class: "sorter", type: "button", onclick: () => pick(r) }, print(cell)));
+        const box = R.el(
+          k ? "td" : "th", { scope: k ? null : "row", dir: number ? null : "auto", class: number ? "number" : null },
+        );
+        if (k === 0 && pick) box.append(R.el(
+          "button", { class: "sorter", type: "button", onclick: () => pick(r) }, print(cell),
+        ));
         else box.textContent = print(cell);
         line.append(box);
       });
       return line;
     });
-    return R.el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption },
-      R.el("table", { id }, R.el("caption", {}, caption), R.el("thead", {}, R.el("tr", {}, ...head)), R.el("tbody", {}, ...body)));
+    const table = R.el(
+      "table", { id }, R.el("caption", {}, caption), R.el("thead", {}, R.el("tr", {}, ...head)), R.el("tbody", {}, ...body),
+    );
+    return R.el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, table);
   };
 
   kit.pager = (page, pages, turn) => {
@@ -39,13 +45,18 @@
     const on = kit.press("page.next", () => turn(page + 1));
     back.disabled = page === 0;
     on.disabled = page === pages - 1;
-    return R.el("div", { class: "row pager" }, back, R.el("span", { class: "quiet" }, R.t("page.of", { page: page + 1, pages })), on);
+    return R.el(
+      "div", { class: "row pager" }, back, R.el("span", { class: "quiet" }, R.t("page.of", { page: page + 1, pages })), on,
+    );
   };
 
   // statistics of each head, as the table shows and the export writes them
   kit.headRows = () => {
     const two = R.data.models.length > 1;
-    const names = ["column.module", "column.layer", "column.head", "column.entropy", "column.first", "column.local", "column.distance", "column.received"];
+    const names = [
+      "column.module", "column.layer", "column.head", "column.entropy", "column.first", "column.local", "column.distance",
+      "column.received",
+    ];
     const heads = (two ? ["column.model", ...names] : names).map((key) => R.t(key));
     const rows = R.data.entries.map((entry) => {
       const { entropy, first, local, distance, received } = entry.stats;
@@ -56,16 +67,20 @@
   };
 
   // statistics of each query; missing columns are those that the file does not hold
-  kit.queryRows = async (entry, from, to) => {
+  kit.queryRows = async (entry, from, to, tell = null) => {
     const names = ["entropy", "peak", "first"].filter((name) => entry.blobs[name] !== undefined);
     const stats = await Promise.all(names.map((name) => R.blob(entry.blobs[name])));
     const rows = [];
     for (let k = from; k < to; k += 1) {
-      const [best] = await R.topOf(entry.id, k, 1);
+      const [best] = await kit.listed(entry, k);
+      if (tell) await tell(k);
       const top = best ? [R.label(entry.keys, best[0]), best[0], best[1]] : ["", "", ""];
       rows.push([k, R.label(entry.queries, k), ...stats.map((values) => values[k]), ...top]);
     }
-    const keys = ["column.position", "column.token", ...names.map((name) => "column." + name), "column.strongest", "column.key", "column.weight"];
+    const keys = [
+      "column.position", "column.token", ...names.map((name) => "column." + name), "column.strongest", "column.key",
+      "column.weight",
+    ];
     return { heads: keys.map((key) => R.t(key)), rows };
   };
 
@@ -86,7 +101,9 @@
     function showTop(state) {
       const entry = R.entry(state.entry);
       drawTop(R.topOf(entry.id, state.query, 32), (tops) => {
-        const caption = R.t("table.top", { token: kit.quote(entry.queries, state.query), index: state.query, name: R.name(entry) });
+        const caption = R.t(
+          "table.top", { token: kit.quote(entry.queries, state.query), index: state.query, name: R.name(entry) },
+        );
         const note = R.rowKind(entry.id) === "none" ? R.t("row.none") : kit.kindNote(entry);
         swap(top,
           kit.table({

@@ -79,7 +79,10 @@
         pen.fillStyle = R.colour(x / 119);
         pen.fillRect(x, 0, 1, 10);
       }
-      return R.el("span", { class: "row scale-row" }, R.el("span", { class: "quiet", id: "text-least" }), bar, R.el("span", { class: "quiet", id: "text-most" }));
+      return R.el(
+        "span", { class: "row scale-row" }, R.el("span", { class: "quiet", id: "text-least" }), bar,
+        R.el("span", { class: "quiet", id: "text-most" }),
+      );
     }
 
     const weightOf = (item) => {
@@ -100,7 +103,9 @@
 
     // a word as query is the mean of its tokens' rows; a word as key is the sum of its tokens' weights
     async function weigh(entry, item) {
-      const rows = await Promise.all(Array.from({ length: item.to - item.from }, (_, k) => R.shown(entry.id, item.from + k)));
+      const rows = await Promise.all(Array.from(
+        { length: item.to - item.from }, (_, k) => R.shown(entry.id, item.from + k),
+      ));
       if (!rows[0] || !rows[0].row) return null;
       if (rows.length === 1) return rows[0].row;
       const mean = new Float32Array(entry.m);
@@ -169,11 +174,15 @@
         return look;
       });
       if (cross) {
-        queries.paint((_, item) => ({ marks: marks(entry.queries, item, false), chosen: chosen(item), title: String(item.from) }));
+        queries.paint((_, item) => ({
+          marks: marks(entry.queries, item, false), chosen: chosen(item), title: String(item.from),
+        }));
       }
       const tops = sums ? R.top(sums, 8).map(([k, weight]) => [flow.items()[k], weight]) : [];
       strong.replaceChildren(
-        ...tops.filter(([, weight]) => weight > 0).map(([item, weight]) => R.el("li", { class: "chip" }, R.el("bdi", {}, item.text), " " + R.number(weight))),
+        ...tops.filter(([, weight]) => weight > 0).map(([item, weight]) => R.el(
+          "li", { class: "chip" }, R.el("bdi", {}, item.text), " " + R.number(weight),
+        )),
       );
       place.querySelector("#text-most").textContent = R.number(most);
       place.querySelector("#text-least").textContent = kit.lowest(most);
@@ -181,7 +190,10 @@
         ? R.t("row.none")
         : found.received
           ? R.t("text.receivedHead", { n: entry.n })
-          : R.t("text.head", { token: kit.quoted((cross ? queries : both).item(found.query).text), index: found.query, name: R.name(entry) });
+          : R.t(
+            "text.head",
+            { token: kit.quoted((cross ? queries : both).item(found.query).text), index: found.query, name: R.name(entry) },
+          );
       place.querySelector(".legend").hidden = !weights;
       note.textContent = weights ? kit.kindNote(entry) : "";
     }

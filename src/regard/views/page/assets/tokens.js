@@ -1,11 +1,12 @@
-// Parts shared by the views of text, arcs, alignment, image, graph and table: small controls, words, and a flow of tokens that
-// keeps only what can be seen in the document.
+// Parts shared by the views of text, arcs, alignment, image, graph and table: small controls, words, and a flow of
+// tokens that keeps only what can be seen in the document.
 (() => {
-  const MOST = 320; // tokens in the document at once, over all flows of a view: with its controls a view stays under 400 elements
+  // tokens in the document at once, over all flows of a view: with its controls a view stays under 400 elements
+  const MOST = 320;
   const NO_WIDTH = 26; // narrowest token, so that one-character tokens can be hit with a finger
   const kit = (R.kit = {});
 
-  // ---- small controls -------------------------------------------------------------------------------------------------------
+  // ---- small controls ----
   kit.press = (key, fn, attributes = {}) =>
     R.el("button", { class: "button", type: "button", onclick: fn, ...attributes }, R.t(key));
 
@@ -64,7 +65,7 @@
     };
   };
 
-  // ---- facts about an entry -------------------------------------------------------------------------------------------------
+  // ---- facts about an entry ----
   kit.side = (index) => R.data.sides[index] || { labels: [], special: [] };
   kit.special = (index, k) => Boolean((kit.side(index).special || [])[k]);
   // marks stand for later bytes of a character: tokens without text of their own
@@ -83,7 +84,7 @@
     for (const value of values) if (value > most) most = value;
     return most;
   };
-  // a share of the strongest as a place on the colours; the log scale has two decades: with more, all tokens of a row look alike
+  // a share of the strongest as a place on the colours; two decades in the log scale: with more, all tokens look alike
   kit.stretch = (share) => {
     if (!(share > 0)) return 0;
     return R.state.log ? Math.max(0, 1 + Math.log10(share) / 2) : Math.min(1, share);
@@ -110,8 +111,8 @@
     return R.t("row.summary", { token: kit.quote(entry.queries, query), index: query, keys: keys || R.t("row.nothing") });
   };
 
-  // ---- words ----------------------------------------------------------------------------------------------------------------
-  // tokens of one word as [start, stop): from the language's own segmenter, which also knows words without spaces between them
+  // ---- words ----
+  // tokens of one word as [start, stop), from the language's own segmenter: it knows words without spaces too
   const cuts = new Map();
   kit.words = (index) => {
     if (cuts.has(index)) return cuts.get(index);
@@ -142,7 +143,7 @@
     return groups;
   };
 
-  // ---- the flow of tokens ---------------------------------------------------------------------------------------------------
+  // ---- the flow of tokens ----
   // Lines are laid out from measured widths; only the lines that can be seen are elements.
   kit.flow = ({ id, share = 1, pick, hover, leave }) => {
     const most = Math.floor(MOST * share);
@@ -262,7 +263,6 @@
       element: box,
       items: () => items,
       item: (token) => items[owner[token]],
-      rtl: () => box.dir === "rtl",
       set(index, groups, name) {
         side = index;
         const labels = kit.side(side).labels;
