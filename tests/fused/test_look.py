@@ -16,6 +16,7 @@ from regard.weigh import Relu, Softmax
 pytest.importorskip("triton")
 
 from regard.engine.backends.fused import look, survey
+from regard.engine.backends.fused.shapes import Shape
 from tests.fused.against import DEVICE
 from tests.fused.looking import check_look, draw, make_call
 
@@ -48,10 +49,11 @@ def test_masks(mask):
     check_look(query, key, WANTED, mask=mask)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (18, 17), (2, 130)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (18, 17), (5, 130)], ids=str)
 def test_sizes(shape):
     n, m = shape
-    wanted = Wanted(20, tuple(range(n)), 4, 0)
+    # of 130 keys, those around the first three queries lie in two tiles
+    wanted = Wanted(20, tuple(range(n)), 2, 3)
     check_look(draw(1, 1, n, 16), draw(1, 1, m, 16, seed=1), wanted)
 
 
@@ -81,33 +83,47 @@ def test_nan_shows_where_it_is_seen():
     assert found["map"].cpu().isnan().any(-1)[0, 0].equal(ill)
 
 
-def test_scores_that_are_all_equal():
-    found = check_look(torch.zeros(1, 1, N, 5, device=DEVICE), draw(1, 1, M, 5), WANTED)
+def test_a_line_of_the_map_in_several_blocks(monkeypatch):
+    monkeypatch.setattr(survey, "GATHER", Shape(16, 64))
+    check_look(draw(1, 1, 18, 5), draw(1, 1, 17, 5, seed=1), Wanted(2, (), 1, 3))
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """How many rows were written out, call by call."""
+    counts, write = [], survey.Survey.write
+
+    def count(self, heads, chosen):
+        counts.append(int((chosen >= 0).sum()))
+        return write(self, heads, chosen)
+
+    monkeypatch.setattr(survey.Survey, "write", count)
+    return counts
+
+
+def test_scores_that_are_all_equal(written):
+    found = check_look(torch.zeros(1, 1, N, 5, device=DEVICE), draw(1, 1, M, 5), Wanted(4, (), 2, 3))
     assert (found["top_keys"] >= 0).all()
+    assert written == []
 
 
-def test_equal_scores_far_above_the_rest():
+def test_equal_scores_far_above_the_rest(written):
     key = 0.1 * draw(1, 1, M, 5)
     key[..., 3:60, :] = 2.0
-    found = check_look(draw(1, 1, N, 5).abs(), key, WANTED)
+    found = check_look(draw(1, 1, N, 5).abs(), key, Wanted(4, (), 2, 3))
     assert ((found["top_keys"] >= 3) & (found["top_keys"] < 60)).all()
+    assert written == []
 
 
-def test_more_keys_above_the_bar_than_a_list_has_room_for(monkeypatch):
-    """Keys that fall into one column of the tiles, whose second largest is no bar for the row."""
-    tiles = torch.arange(52)
+def test_more_keys_above_the_bar_than_a_list_has_room_for(written):
+    """Keys that fall into one column of the tiles, whose other columns make a low bar; the last are largest."""
+    tiles = torch.arange(52, device=DEVICE)
     key = torch.zeros(1, 1, 52 * 64, 2, device=DEVICE)
-    key[0, 0, tiles * 64 + tiles * 5 % 64, 0] = (
-        torch.rand(52, generator=torch.Generator().manual_seed(1)).to(DEVICE) + 2
-    )
+    key[..., 0] = -draw(1, 1, 52 * 64).abs()
+    key[0, 0, tiles * 64 + tiles * 5 % 64, 0] = 2 + 0.05 * tiles
     query = torch.tensor([[[[1.0, 0.0], [-1.0, 0.0]]]], device=DEVICE)
-    written = []
-    write = survey.Survey.write
-    monkeypatch.setattr(
-        survey.Survey, "write", lambda self, *given: written.append(len(given[1])) or write(self, *given)
-    )
     check_look(query, key, Wanted(4, (), 1, 0))
-    assert sum(written) == 16
+    assert written == [1]
 
 
 @pytest.mark.parametrize("budget", [1, 60_000])
