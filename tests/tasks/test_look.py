@@ -141,6 +141,9 @@ def test_pages_and_pictures(transformer, tmp_path):
     sight.draw(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
     assert sight.page(None, title="x").path is None
+    # half a character in a title is shown as none
+    assert "<title>x?</title>" in sight.page(tmp_path / "b.html", title="x\udce8").html
+    sight.draw(tmp_path / "b.svg", title="x\udce8")
     both = sight.page(None, other=look_at_run(transformer, "西安", target="beijing"))
     assert '"models":["A Transformer","B Transformer"]' in both.html
     with pytest.raises(RegardError, match="must end in"):

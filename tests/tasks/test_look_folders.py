@@ -121,8 +121,8 @@ def test_a_model_without_sdpa_runs_eager_code(tmp_path):
 def test_attention_that_nobody_can_see(tmp_path):
     import transformers
 
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    transformers.DebertaV2Model(transformers.DebertaV2Config(vocab_size=290, **sizes)).save_pretrained(tmp_path)
+    sizes = {"hidden_size": 16, "n_layer": 1, "n_head": 2}
+    transformers.BloomModel(transformers.BloomConfig(vocab_size=290, **sizes)).save_pretrained(tmp_path)
     train_bytes().save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(RegardError, match="does not use the attention interface of transformers"):
         look_at(f"hf:{tmp_path}", TEXT, device="cpu")

@@ -59,8 +59,10 @@ class Sight:
     ) -> Any:  # fmt: skip
         """Write the page of `regard.views.page`; `other` is compared with this one."""
         sides = {**(other.sides if other else {}), **self.sides}
+        # a file's name, or a terminal's bytes, may be no text
+        shown = (self.title if title is None else title).encode(errors="replace").decode()
         return page(
-            self.seen, self.tokens, out, title=self.title if title is None else title, lang=lang, heads=heads,
+            self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
             other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
             skip=self.skip, sides=sides,
         )  # fmt: skip

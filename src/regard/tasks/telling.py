@@ -56,7 +56,7 @@ def draw(sight: Sight, path: str | os.PathLike[str], title: str | None = None) -
     name, head = find_telling(sight)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     rows, columns = (list_labels(sight.tokens[side]) for side in (queries, keys))
-    shown = f"{title or sight.title} — {name}, head {head}"
+    shown = f"{title or sight.title} — {name}, head {head}".encode(errors="replace").decode()
     axes: Any
     if sight.image is not None:
         import numpy as np
