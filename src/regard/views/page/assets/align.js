@@ -75,8 +75,9 @@
           );
           button.style.setProperty("--weight", part > 0.012 ? part : 0);
           if (weights && share > 0.012) {
-            button.style.backgroundColor = R.colour(share);
-            button.style.color = kit.ink(share);
+            const { fill, ink } = kit.shade(share);
+            button.style.backgroundColor = fill;
+            button.style.color = ink;
           }
           if (!weights) button.addEventListener("pointerenter", () => R.hover(k, -1));
           return R.el("li", {}, button);

@@ -16,10 +16,11 @@
     const frame = (around && document.getElementById(around)) || document.querySelector("[role=tabpanel]:not([hidden])");
     const twins = frame ? [...frame.querySelectorAll(kind)] : [];
     return (own !== undefined && twins.find((twin) => number(twin) === own)) || twins[Math.min(place, twins.length - 1)]
-      || document.querySelector("[role=tab][aria-selected=true]");
+      || document.getElementById("regard-main");
   }
   document.addEventListener("focusin", (event) => {
-    kept = remember(event.target);
+    // a dialog gives the keyboard back by itself
+    if (!event.target.closest("dialog")) kept = remember(event.target);
   });
   new MutationObserver((records) => {
     const lost = document.activeElement === document.body || !document.activeElement;

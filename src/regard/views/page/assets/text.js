@@ -56,6 +56,7 @@
     const titles = [R.el("h3", { class: "flow-title" }), R.el("h3", { class: "flow-title" })];
     const strong = R.el("ol", { class: "strongest", id: "text-strongest" });
     const blocks = R.el("div", { class: "flows" });
+    const bar = R.el("canvas", { class: "scale", role: "img", "aria-label": R.t("text.scale") });
     place.append(
       R.el(
         "div",
@@ -72,13 +73,16 @@
       note,
     );
 
-    function scale() {
-      const bar = R.el("canvas", { class: "scale", role: "img", "aria-label": R.t("text.scale") });
+    function colourScale() {
       const pen = R.canvas(bar, 120, 10);
+      pen.fillStyle = R.css("--panel");
+      pen.fillRect(0, 0, 120, 10);
       for (let x = 0; x < 120; x += 1) {
-        pen.fillStyle = R.colour(x / 119);
+        pen.fillStyle = kit.shade(x / 119).fill;
         pen.fillRect(x, 0, 1, 10);
       }
+    }
+    function scale() {
       return R.el(
         "span", { class: "row scale-row" }, R.el("span", { class: "quiet", id: "text-least" }), bar,
         R.el("span", { class: "quiet", id: "text-most" }),
@@ -170,7 +174,7 @@
         look.title = item.from + ": " + R.number(sums[k]);
         // the bar is always linear, whatever the colours are
         look.share = sums[k] / most < LEAST ? 0 : sums[k] / most;
-        if (share >= LEAST) Object.assign(look, { fill: R.colour(share), ink: kit.ink(share) });
+        if (share >= LEAST) Object.assign(look, kit.shade(share));
         return look;
       });
       if (cross) {
@@ -184,6 +188,7 @@
           "li", { class: "chip" }, R.el("bdi", {}, item.text), " " + R.number(weight),
         )),
       );
+      colourScale();
       place.querySelector("#text-most").textContent = R.number(most);
       place.querySelector("#text-least").textContent = kit.lowest(most);
       head.textContent = !weights

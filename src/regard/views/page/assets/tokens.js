@@ -91,6 +91,11 @@
   };
   // at this colour black and white read equally well (4.6:1)
   kit.ink = (place) => (place > 0.464 ? "#000000" : "#ffffff");
+  // behind words the paper is zero: on a light page the dark end of cividis would make the smallest weights the loudest
+  kit.shade = (place) => {
+    const dark = document.documentElement.dataset.theme === "dark";
+    return dark ? { fill: R.colour(place), ink: kit.ink(place) } : { fill: R.tint(place), ink: "var(--ink)" };
+  };
   kit.lowest = (most) => (R.state.log ? "≤ " + R.number(most / 100) : "0");
   kit.kindNote = (entry) => {
     const kind = R.rowKind(entry.id);
