@@ -43,6 +43,7 @@ bench: $(READY)  ## measure speed and memory
 bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.translation
+	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.look
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
 	@$(BIN)/python -m tools.seed_faults

@@ -157,7 +157,7 @@ def measure(browser: Any, folder: pathlib.Path, tokens: int, heads: int, repeat:
 
 def opened_note(html: str) -> str:
     """What the page says of itself."""
-    start = html.index('"note":"') + 8
+    start = html.index('"note":{"en":"') + 14
     return html[start : html.index('"', start)]
 
 

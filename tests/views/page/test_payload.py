@@ -87,7 +87,7 @@ def test_keys_in_bytes_where_that_brings_in_more_heads(tight):
         assert read.data["blobs"][entry["blobs"]["key"]]["dtype"] == "u8"
         gap = np.abs(read.rows(entry["id"]) - dense[entry["head"]]).sum(1).max() / 2
         assert 1e-4 < gap < 0.03
-    assert "key in centred bytes, at most 0.0" in read.data["note"]
+    assert "key in centred bytes, at most 0.0" in read.data["note"]["en"]
     for entry in read.about(exact=False):
         assert entry["why"] == f"the page has room for query and key of {len(exact)} heads"
         # fewer than were seen, and the largest of them
@@ -123,7 +123,7 @@ def test_keys_that_bytes_would_blur_stay_in_half_precision(tight):
     exact = read.about(exact=True)
     assert exact
     assert {read.data["blobs"][entry["blobs"]["key"]]["dtype"] for entry in exact} == {"f16"}
-    assert "query and key in half precision" in read.data["note"]
+    assert "query and key in half precision" in read.data["note"]["en"]
 
 
 @pytest.mark.parametrize("size", [150_000, 400_000, 1_500_000])
@@ -203,7 +203,7 @@ def test_the_interesting_heads_are_neither_sinks_nor_diagonals(tight):
     read = show(look(query[None], key[None], map=32), heads=1)
     assert [entry["head"] for entry in read.entries if "map" in entry["blobs"]] == [3]
     assert all("thumb" in entry["blobs"] for entry in read.entries)
-    assert "the 1 most interesting (low entropy, little weight on the first token" in read.data["note"]
+    assert "the 1 most interesting (low entropy, little weight on the first token" in read.data["note"]["en"]
 
 
 def test_each_kind_has_a_head_in_detail_and_so_has_its_twin(tight):

@@ -13,7 +13,8 @@ from regard.core import RegardError
 from regard.engine.look import Look
 from regard.views.page.blobs import Array, Blobs
 from regard.views.page.exact import Keys, measure_error, pack_query
-from regard.views.page.heads import RULE, Head, measure, shrink, split
+from regard.views.page.heads import Head, measure, shrink, split
+from regard.views.page.note import Note, tell_count
 from regard.views.page.sides import Sides, Texts
 
 # all heads have details where they take no more than this together
@@ -33,7 +34,7 @@ class Payload:
     blobs: Blobs = field(default_factory=Blobs)
     entries: list[dict[str, Any]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)
-    note: str = ""
+    note: dict[str, str] = field(default_factory=dict)
 
     def read(
         self, seen: Mapping[str, Look], texts: Texts, model: int, first: int, sequence: int, sides: Sides | None
@@ -67,13 +68,16 @@ class Payload:
             look, blobs = self.heads[k].look, self.entries[k]["blobs"]
             for name in ("map", "entropy", "peak", "first", "received"):
                 blobs[name] = self.blobs.add_numbers(getattr(look, name).numpy())
-        which = "all" if len(ids) == len(self.entries) else f"the {len(ids)} most interesting ({RULE}) of"
-        told = [f"Details of {which} {_count(len(self.entries), 'head')}", self._add_exact(ids, budget)]
+        told = Note()
+        if len(ids) == len(self.entries):
+            told.say("all", heads=len(ids))
+        else:
+            told.say("some", count=len(ids), heads=len(self.entries))
+        self._add_exact(ids, budget, told)
         rest = [k for k in ids if not self.entries[k]["exact"]]
         if rest:
-            top = self._add_lists(rest, budget - self.blobs.size)
-            told.append(f"the {_count(top, 'largest weight')} of each query for {_count(len(rest), 'head')}")
-        self.note = "; ".join(filter(None, told)) + "."
+            told.say("lists", weights=self._add_lists(rest, budget - self.blobs.size), heads=len(rest))
+        self.note = told.join()
 
     def _add_thumbs(self) -> None:
         images, scales = [], []
@@ -101,7 +105,7 @@ class Payload:
         pairs = zip(chosen, twins, strict=True)
         return [k for pair in pairs for k in pair if k is not None]
 
-    def _add_exact(self, ids: list[int], budget: float) -> str:
+    def _add_exact(self, ids: list[int], budget: float, told: Note) -> None:
         """Query and key of as many heads as fit, in half precision, or with keys in bytes where that brings in more."""
         for k in ids:
             if self._is_full(k):
@@ -111,9 +115,12 @@ class Payload:
                     self.entries[k]["blobs"]["spans"] = self.blobs.add(spans.numpy().astype(np.int32))
         full = sum(self.entries[k]["exact"] for k in ids)
         able = [k for k in ids if self.heads[k].look.query is not None and not self.entries[k]["exact"]]
-        told = f"every weight of {_count(full, 'head')}" if full else ""
+        if full:
+            told.say("full", heads=full)
         if not able:
-            return told or "query and key were not kept, so no exact rows"
+            if not full:
+                told.say("nothing")
+            return
         others = len(ids) - full - len(able)
         left = budget - self.blobs.size - sum(self._weigh_lists(k, FEWEST) for k in ids) * (others / len(ids))
         fits = {small: self._fit(able, left, small) for small in (False, True)}
@@ -122,7 +129,7 @@ class Payload:
         packed = packed if small else self._pack(able[: fits[False]], False)
         for k in able:
             if k not in packed:
-                self.entries[k]["why"] = f"the page has room for query and key of {_count(len(packed), 'head')}"
+                self.entries[k]["why"] = f"the page has room for query and key of {tell_count(len(packed), 'head')}"
                 continue
             query, stat, keys, error = packed[k]
             spans = self.heads[k].look.spans
@@ -134,10 +141,11 @@ class Payload:
                 "spans": self.blobs.add(spans.numpy().astype(np.int32)),
             }
             self.entries[k] |= {"exact": True, "why": "", "error": error}
-        done, worst = len(packed), max((error for *_, error in packed.values()), default=0.0)
-        kind = "query in half precision, key in centred bytes" if small else "query and key in half precision"
-        rows = f"any row of {_count(done, 'head')} from {kind}, at most {worst:.1g} off in total variation"
-        return "; ".join(filter(None, [told, rows if done else "no room for query and key"]))
+        if not packed:
+            told.say("tight")
+            return
+        worst = max(error for *_, error in packed.values())
+        told.say("bytes" if small else "halves", heads=len(packed), worst=f"{worst:.1g}")
 
     def _pack(self, ids: list[int], small: bool) -> dict[int, tuple[Array, Array, Keys, float]]:
         """Query, statistic, keys and what they are off by; heads of one group share their keys."""
@@ -198,10 +206,6 @@ class Payload:
         known.add(look.key.data_ptr())
         keys = fresh * look.key.numel() * (1.25 if small else 2.5)
         return 2.5 * look.query.numel() + keys + 8 * self.heads[k].n
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _tell(check: Any) -> str:

@@ -100,6 +100,8 @@
   });
 
   // ---- words ----
+  // what the page says about itself comes with the data, in both languages
+  words["page.note"] = R.data.note || {};
   R.t = (key, values = {}) => {
     const word = words[key];
     const text = word ? word[state.lang] || word.en : key;

@@ -1,0 +1,56 @@
+"""What a page says about itself, in both of its languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from regard.views.page.heads import RULE
+
+# the same in English and in Chinese
+PARTS = {
+    "all": ("Details of all {heads}", "全部 {heads} 个头都有细节"),
+    "some": (
+        f"Details of the {{count}} most interesting ({RULE}) of {{heads}}",
+        "{heads} 个头中最值得看的 {count} 个有细节（熵低、很少看首个词元、很少看对角线附近）",
+    ),
+    "full": ("every weight of {heads}", "其中 {heads} 个头带有每一个权重"),
+    "nothing": ("query and key were not kept, so no exact rows", "没有保留查询和键，因此没有精确的行"),
+    "tight": ("no room for query and key", "容不下查询和键"),
+    "halves": (
+        "any row of {heads} from query and key in half precision, at most {worst} off in total variation",
+        "{heads} 个头的任意一行可由半精度的查询和键算出，总变差至多 {worst}",
+    ),
+    "bytes": (
+        "any row of {heads} from query in half precision, key in centred bytes, at most {worst} off in total variation",
+        "{heads} 个头的任意一行可由半精度的查询和居中后按字节存储的键算出，总变差至多 {worst}",
+    ),
+    "lists": ("the {weights} of each query for {heads}", "另有 {heads} 个头带有每个查询最大的 {weights} 个权重"),
+}
+NOUNS = {"heads": "head", "weights": "largest weight"}
+
+
+@dataclass
+class Note:
+    """Parts of a sentence, put together one by one.
+
+    >>> note = Note()
+    >>> note.say("all", heads=1)
+    >>> note.join()
+    {'en': 'Details of all 1 head.', 'zh': '全部 1 个头都有细节。'}
+    """
+
+    english: list[str] = field(default_factory=list)
+    chinese: list[str] = field(default_factory=list)
+
+    def say(self, part: str, **values: int | str) -> None:
+        english, chinese = PARTS[part]
+        counted = {name: tell_count(x, NOUNS[name]) if name in NOUNS else x for name, x in values.items()}
+        self.english.append(english.format(**counted))
+        self.chinese.append(chinese.format(**values))
+
+    def join(self) -> dict[str, str]:
+        return {"en": "; ".join(self.english) + ".", "zh": "；".join(self.chinese) + "。"}
+
+
+def tell_count(number: int | str, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
