@@ -8,6 +8,8 @@
     first: (entry) => -entry.stats.first,
     received: (entry) => -entry.stats.received,
   };
+  // where all heads have details, a mark for them says nothing
+  const mixed = R.data.entries.some((entry) => !R.detailed(entry.id));
   let gap = 8;
   let canvas, buttons, sorter, frame, legend, caption, detailBox, numbers, told;
   let order = "layer";
@@ -141,7 +143,7 @@
         "aria-current": entry.id === R.state.entry ? "true" : null,
       });
       Object.assign(button.style, { left: x + "px", top: y + "px", width: size + "px", height: size + "px" });
-      button.classList.toggle("detailed", R.detailed(entry.id));
+      button.classList.toggle("detailed", mixed && R.detailed(entry.id));
       return button;
     });
     buttons.replaceChildren(...made);
@@ -214,7 +216,7 @@
     panel.append(
       el("div", { class: "row bar" },
         el("label", { class: "field" }, say(el("span"), "grid.sort"), sorter),
-        say(el("span", { class: "note grow" }), "grid.hint"),
+        say(el("span", { class: "note grow" }), mixed ? "grid.hint.mixed" : "grid.hint"),
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.share"), legend)),
       el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame),
         el("aside", { class: "panel map-aside grid-aside" }, caption, el("p", {}, detailBox), numbers, opener)));
