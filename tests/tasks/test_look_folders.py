@@ -3,6 +3,7 @@
 import builtins
 import json
 import pathlib
+import shutil
 import struct
 
 import pytest
@@ -73,7 +74,8 @@ MALFORMED = [
     (lambda f: change(f, num_hidden_layers=10**9), "has num_hidden_layers=1000000000, too large for its weights"),
     (lambda f: change(f, num_hidden_layers=3), "has not all weights (16 are missing, the first is encoder.layer.2."),
     (lambda f: change(f, hidden_size="x"), "config.json makes no model ("),
-    (lambda f: change(f, hidden_size=18), "cannot be opened ("),
+    (lambda f: change(f, hidden_size=18), "has weights of other sizes than its config.json says: restore the folder."),
+    (lambda f: change(f, num_attention_heads=0), "cannot be opened ("),
     (lambda f: (f / "config.json").write_text("{"), "config.json is not JSON ("),
     (lambda f: (f / "config.json").write_text("[]"), "config.json is a list, not an object of keys"),
     (lambda f: (f / "config.json").unlink(), "config.json is not there"),
@@ -126,6 +128,30 @@ def test_attention_that_nobody_can_see(tmp_path):
     train_bytes().save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(RegardError, match="does not use the attention interface of transformers"):
         look_at(f"hf:{tmp_path}", TEXT, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"eos_token_id": "x"}, "cannot be run ("),
+        ({"decoder_start_token_id": 99999}, "cannot be run ("),
+        ({"cache_implementation": "evil"}, "cannot be opened (Invalid `cache_implementation`"),
+        # how to speak is for the caller
+        ({"num_beams": 7, "do_sample": True, "repetition_penalty": 3.0}, None),
+    ],
+)
+def test_what_a_folder_says_of_speaking(folders, tmp_path, said, message):
+    folder = shutil.copytree(folders["bart"], tmp_path / "bart")
+    before = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**before, **said}))
+    if message is None:
+        sights = [look_at(f"hf:{place}", TEXT, device="cpu", beam=1) for place in (folder, folders["bart"])]
+        assert sights[0].tokens == sights[1].tokens
+        return
+    with pytest.raises(RegardError) as error:
+        look_at(f"hf:{folder}", TEXT, device="cpu")
+    assert message in str(error.value)
+    assert len(str(error.value)) <= 200
 
 
 def test_shards_are_read(folders, tmp_path):

@@ -81,6 +81,9 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
                 trust_remote_code=False, use_safetensors=True, output_loading_info=True,
             )  # fmt: skip
         except Exception as error:
+            # transformers tells of these in a report, which is hushed
+            if "ignore_mismatched_sizes" in str(error):
+                raise name_fault(place, "has weights of other sizes than its config.json says", RESTORE) from None
             # of others' code and others' files: whatever it is, the folder is at fault
             raise name_fault(place, "cannot be opened", RESTORE, tell(error)) from None
     missing = sorted(info["missing_keys"])

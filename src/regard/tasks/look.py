@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,7 +174,7 @@ def look_at_text(
     else:
         # a decoder's own positions end somewhere too
         limit = min(2 * len(encoding.ids) + 20, (checkpoint.positions or 2**31) - 1)
-        with hush():
+        with hush(), _blame(checkpoint):
             found = model.generate(**given, do_sample=False, num_beams=beam, max_new_tokens=max(limit, 1))
         said_ids = found[0, 1:].tolist()
         speaker = _Speaker(lambda ids: tokenizer.decode(ids), _list_special(tokenizer))
@@ -211,15 +212,20 @@ def look_at_picture(
 
 
 def _run(checkpoint: Checkpoint, layers: Any, top: int, **given: Any) -> Seen:
-    with watch(checkpoint.model, layers=layers, top=top, keep=True) as seen:
-        try:
-            checkpoint.model(**given)
-        except RegardError:
-            raise
-        # what others' code has against it: sizes that do not fit, inputs that it needs besides
-        except (ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
-            raise name_fault(checkpoint.folder, "cannot be run", ANY, tell(error)) from None
+    with watch(checkpoint.model, layers=layers, top=top, keep=True) as seen, _blame(checkpoint):
+        checkpoint.model(**given)
     return seen
+
+
+@contextlib.contextmanager
+def _blame(checkpoint: Checkpoint) -> Iterator[None]:
+    """Say in one line what others' code has against others' files: a size that does not fit, an input that lacks."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, RuntimeError) as error:
+        raise name_fault(checkpoint.folder, "cannot be run", ANY, tell(error)) from None
 
 
 @dataclass(frozen=True)
