@@ -47,8 +47,8 @@ def test_every_word_is_there_in_both_languages():
             path.read_text(encoding="utf-8"),
         )
     }
-    # those that are made of parts end in a dot
-    assert not [key for key in used if key not in VOCABULARY and not key.endswith(".")]
+    # those that are made of parts end in a dot; the note comes with the data
+    assert not [key for key in used - {"page.note"} if key not in VOCABULARY and not key.endswith(".")]
     assert len(used) > 40
 
 
