@@ -17,7 +17,7 @@ EXAMPLES = """examples:
   regard demo && python -m tools.page_shots docs/images
 """
 TEXT = "The animal didn't cross the street because it was too tired."
-CHINESE = "请问火车站在哪里"
+CHINESE = "从开封到北京要多长时间"
 # a picture of a page is read on a page: small enough to load with it
 LARGEST = 250_000
 

@@ -77,7 +77,9 @@ class Payload:
         rest = [k for k in ids if not self.entries[k]["exact"]]
         if rest:
             told.say("lists", weights=self._add_lists(rest, budget - self.blobs.size), heads=len(rest))
-        self.note = told.join()
+        # a page that leaves nothing out has nothing to tell
+        if len(ids) < len(self.entries) or not all(map(self._is_full, ids)):
+            self.note = told.join()
 
     def _add_thumbs(self) -> None:
         images, scales = [], []

@@ -128,6 +128,11 @@ def test_the_overview_is_sorted_by_what_it_says(visit, name, key):
     assert shown == [4 * layer + head for layer, head in pages.make("self").sort(key)]
 
 
+def test_the_page_says_what_it_leaves_out(visit):
+    assert "Details of all 2 heads; any row of 2 heads from query and key" in visit("long").inner_text("header")
+    assert "Details" not in visit("self").inner_text("header")
+
+
 def test_a_head_of_the_overview_tells_its_statistics_and_opens(visit):
     weights = pages.make("self").head(2, 1)
     page = visit("self")

@@ -74,7 +74,7 @@
   const top = el("div", { class: "top" },
     el("div", { class: "brand" },
       el("h1", { dir: "auto" }, R.data.title || R.t("page.title")),
-      R.data.note ? say(el("p", { class: "quiet" }), "page.note") : null),
+      R.data.note && R.data.note.en ? say(el("p", { class: "quiet" }), "page.note") : null),
     R.toolbar);
   const pickers = el("div", { class: "pickers", role: "group" },
     R.data.models.length > 1 ? model.label : null, layer.label, head.label,
