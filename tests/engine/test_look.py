@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -165,7 +166,9 @@ def test_it_moves_whole():
         ({"map": 0}, "look map must be a whole number, 1 or more, got 0."),
         ({"window": 1.5}, "look window must be a whole number, 0 or more, got 1.5."),
         ({"rows": [5]}, "look rows must be queries from -5 to 4, got 5."),
-        ({"rows": [True]}, "look rows must be queries from -5 to 4, got True."),
+        ({"rows": [1.5]}, "look rows must be a list of whole numbers, got [1.5]."),
+        ({"rows": 3}, "look rows must be a list of whole numbers, got 3."),
+        ({"rows": None}, "look rows must be a list of whole numbers, got None."),
         ({"backend": "sdpa"}, "look backend must be 'auto', 'tiled' or 'fused', got 'sdpa'."),
         (
             {"backend": "fused", "weigh": Sigmoid()},
@@ -178,6 +181,32 @@ def test_wrong_options(options, message):
     with pytest.raises(RegardError) as error:
         look(draw(1, 5, 3), draw(1, 6, 3), **options)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "message"),
+    [
+        ("a", "b", "query must be a torch.Tensor, got str."),
+        (torch.zeros(1, 5, 3), None, "key must be a torch.Tensor, got NoneType."),
+        (torch.zeros(1, 5, 3), [[1.0]], "key must be a torch.Tensor, got list."),
+        (
+            torch.zeros(1, 5, 3, device="meta"),
+            torch.zeros(1, 5, 3, device="meta"),
+            "look needs numbers to look at, and tensors on meta have none.",
+        ),
+    ],
+    ids=["text", "nothing", "list", "meta"],
+)
+def test_wrong_tensors(query, key, message):
+    with pytest.raises(RegardError) as error:
+        look(query, key)
+    assert str(error.value) == message
+
+
+def test_rows_may_be_numbers_of_any_library():
+    query, key = draw(1, 5, 3), draw(1, 6, 3, seed=1)
+    for rows in (torch.tensor([0, -1]), np.array([0, -1]), range(0, 5, 4), (x for x in (0, 4))):
+        assert torch.equal(look(query, key, rows=rows).rows, find_weights(query, key)[:, [0, 4]])
 
 
 MEASURE = """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -13,10 +14,11 @@ from torch import Tensor
 from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
 from regard.engine.backends.fused import look as fused
 from regard.engine.call import Call
-from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
+from regard.engine.check import as_bias, as_mask, as_score, as_weigh
 from regard.engine.fold import fold, lift
 from regard.engine.looking.exact import keep_rows
 from regard.engine.looking.walk import Wanted, walk
+from regard.engine.weights import describe
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -88,7 +90,7 @@ def look(
     mask: Mask | Tensor = Full(),
     bias: Bias | Tensor | None = None,
     top: int = 16,
-    rows: Sequence[int] = (),
+    rows: Iterable[int] = (),
     map: int = 256,
     window: int = 8,
     keep: bool = False,
@@ -106,14 +108,13 @@ def look(
     a softmax of dot products, from which any weight can be made again. `backend` is "tiled" (everything, everywhere),
     "fused" (CUDA kernels for softmax of a dot product) or "auto".
     """
-    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
-    # values of no width: a call has some, and these weigh nothing
-    value = key[..., :0]
-    sizes = check(query, key, value, score)
-    check_terms(sizes, score, weigh, mask, bias, 0.0, None)
+    call, value = describe(query, key, score, weigh, mask, bias)
+    sizes = call.sizes
+    if sizes.device.type == "meta":
+        raise RegardError("look needs numbers to look at, and tensors on meta have none.")
     wanted = Wanted(_count("top", top, 0), _choose(rows, sizes.n), _count("map", map, 1), _count("window", window, 0))
-    call = Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), None if bias is None else bias.settle(sizes))
-    terms = ", ".join(str(term) for term in (score, weigh, mask, bias) if term is not None)
+    given = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+    terms = ", ".join(str(term) for term in given if term is not None)
     query, key, value = (fold(x, sizes) for x in (query, key, value))
     is_fused = _has_kernel(call, wanted, backend)
     with torch.autocast(sizes.device.type, enabled=False):
@@ -154,10 +155,13 @@ def _count(name: str, count: int, least: int) -> int:
     return count
 
 
-def _choose(rows: Sequence[int], n: int) -> tuple[int, ...]:
-    chosen = []
-    for row in rows:
-        if isinstance(row, bool) or not isinstance(row, int) or not -n <= row < n:
-            raise RegardError(f"look rows must be queries from {-n} to {n - 1}, got {row!r}.")
-        chosen.append(row % n)
-    return tuple(chosen)
+def _choose(rows: Iterable[int], n: int) -> tuple[int, ...]:
+    try:
+        # whole numbers of any library
+        chosen = [operator.index(row) for row in rows]
+    except TypeError:
+        raise RegardError(f"look rows must be a list of whole numbers, got {str(rows)[:60]}.") from None
+    for row in chosen:
+        if not -n <= row < n:
+            raise RegardError(f"look rows must be queries from {-n} to {n - 1}, got {row}.")
+    return tuple(row % n for row in chosen)

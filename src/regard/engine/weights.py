@@ -33,13 +33,23 @@ def find_weights(
     >>> find_weights(torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)).shape
     torch.Size([1, 2, 3])
     """
-    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
-    # values of no width: a call has some, and these weigh nothing
-    value = key[..., :0]
-    sizes = check(query, key, value, score)
-    check_terms(sizes, score, weigh, mask, bias, 0.0, None)
-    call = Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), None if bias is None else bias.settle(sizes))
+    call, value = describe(query, key, score, weigh, mask, bias)
+    sizes = call.sizes
     call, query, key, _ = lift(call, *(fold(x, sizes) for x in (query, key, value)))
     with torch.autocast(sizes.device.type, enabled=False):
         weights = reference.weigh(call, query, key)
     return weights.reshape(sizes.pairs).to(sizes.dtype)
+
+
+def describe(
+    query: Tensor, key: Tensor, score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh, mask: Mask | Tensor,
+    bias: Bias | Tensor | None,
+) -> tuple[Call, Tensor]:  # fmt: skip
+    """A call of no values, checked and settled, and those values: of no width, since they weigh nothing."""
+    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+    # what is no tensor is complained of below
+    value = key[..., :0] if isinstance(key, Tensor) else key
+    sizes = check(query, key, value, score)
+    check_terms(sizes, score, weigh, mask, bias, 0.0, None)
+    settled = None if bias is None else bias.settle(sizes)
+    return Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), settled), value
