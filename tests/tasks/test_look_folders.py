@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from regard.core import RegardError
-from regard.tasks import hugging
+from regard.tasks import configs
 from regard.tasks.hugging import open_checkpoint
 from regard.tasks.look import look_at, look_at_text
 
@@ -39,7 +39,7 @@ def test_planted_keys_are_not_obeyed(tmp_path):
     checkpoint = open_checkpoint(folder, "cpu")
     assert checkpoint.model.config._attn_implementation == "sdpa"
     assert len(look_at_text(checkpoint, TEXT).seen) == 2
-    nested = hugging._drop({"a": [{"_attn_implementation": "evil", "b": 1}], "text": {"_attn_implementation_x": 2}})
+    nested = configs._drop({"a": [{"_attn_implementation": "evil", "b": 1}], "text": {"_attn_implementation_x": 2}})
     assert nested == {"a": [{"b": 1}], "text": {}}
 
 
@@ -133,11 +133,11 @@ def test_attention_that_nobody_can_see(tmp_path):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"eos_token_id": "x"}, "cannot be run ("),
+        ({"eos_token_id": "x"}, "needs the number of a token as eos_token_id: correct it."),
+        ({"bad_words_ids": [[1], []]}, "needs the number of a token as bad_words_ids: correct it."),
         ({"decoder_start_token_id": 99999}, "cannot be run ("),
-        ({"cache_implementation": "evil"}, "cannot be opened (Invalid `cache_implementation`"),
         # how to speak is for the caller
-        ({"num_beams": 7, "do_sample": True, "repetition_penalty": 3.0}, None),
+        ({"num_beams": 7, "do_sample": True, "repetition_penalty": 3.0, "cache_implementation": "evil"}, None),
     ],
 )
 def test_what_a_folder_says_of_speaking(folders, tmp_path, said, message):

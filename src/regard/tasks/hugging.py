@@ -5,23 +5,33 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core import RegardError
-from regard.models.files import name_fault, open_file, read_header, read_json, tell
+from regard.models.files import import_safetensors, name_fault, read_header, tell
+from regard.tasks.configs import (
+    CONFIG,
+    MOST_BYTES,
+    RESTORE,
+    check_entries,
+    choose_class,
+    make_config,
+    open_inside,
+    read_object,
+)
 from regard.tasks.translator import find_device
 
 PREFIX = "hf:"
-CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
-MOST_BYTES = 2**26
-# what a file may not decide: which code attends, and which is called for experts
-IGNORED = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation",
-           "output_attentions", "output_hidden_states", "_name_or_path", "_commit_hash")  # fmt: skip
+WEIGHTS, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+SPEAKING = "generation_config.json"
+# no way in such a name leads out of the folder
+SHARD = re.compile(r"[A-Za-z0-9._-]+\.safetensors")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 # embeddings of positions, by the last part of their names; a longer text has no row there
 POSITIONS = ("position_embeddings", "embed_positions", "wpe", "position_embedding")
@@ -30,7 +40,6 @@ TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_i
 # how deep a model is, in the words of its family
 LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
           "num_encoder_layers", "num_decoder_layers")  # fmt: skip
-RESTORE, ANY = "restore the folder", "watch(model) looks at any"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +67,10 @@ class Checkpoint:
 def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Checkpoint:
     """Open a folder that `save_pretrained` of transformers wrote.
 
-    The attention that runs is torch's own (sdpa), or eager code where a model has no other, whatever config.json says.
-    Folders with code of their own, with
-    adapters, or with weights in pickles alone are refused.
+    transformers never learns where the folder is: it gets a config of which only known entries are left, and weights
+    that were read here, out of safetensors. The attention that runs is torch's own (sdpa), or eager code where a model
+    has no other, whatever config.json says. Folders with code of their own, with adapters, with links that lead out of
+    them, or with weights in pickles alone are refused.
     """
     transformers = _import_transformers()
     place, where = pathlib.Path(folder), find_device(device)
@@ -68,18 +78,22 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
         what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
         raise name_fault(place, what, "name one that holds config.json; nothing is fetched")
     entries = read_object(place / CONFIG)
-    _check_folder(place, entries)
-    _check_layers(place, entries)
+    check_entries(place / CONFIG, entries)
+    _check_folder(place)
+    files = _list_weights(place)
+    _check_layers(place, files, entries)
     with hush():
-        config = _make_config(transformers, place, entries)
-        opener = _choose_class(transformers, place, config)
+        config = make_config(transformers, place / CONFIG, entries)
+        opener = choose_class(transformers, place, config)
         # named here: what a config says of it, at any depth, is never asked
         attention = "sdpa" if opener._supports_sdpa else "eager"
         try:
             model, info = opener.from_pretrained(
-                str(place), config=config, attn_implementation=attention, dtype="auto", local_files_only=True,
-                trust_remote_code=False, use_safetensors=True, output_loading_info=True,
+                None, config=config, state_dict=_read_weights(files), attn_implementation=attention, dtype="auto",
+                local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
             )  # fmt: skip
+        except RegardError:
+            raise
         except Exception as error:
             # transformers tells of these in a report, which is hushed
             if "ignore_mismatched_sizes" in str(error):
@@ -92,10 +106,7 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
     if lost:
         raise name_fault(place, "has not all weights", RESTORE, f"{len(lost)} are missing, the first is {lost[0]}")
     if model.can_generate():
-        # of what a folder says of speaking, the tokens alone: how is for the caller
-        said = model.generation_config
-        kept = {name: getattr(said, name) for name in TOKENS if getattr(said, name, None) is not None}
-        model.generation_config = transformers.GenerationConfig(**kept)
+        model.generation_config = transformers.GenerationConfig(**_read_speaking(place, entries))
     speaks = model.can_generate() and not any(name.startswith("lm_head.") for name in missing)
     tokenizer = None if model.main_input_name == "pixel_values" else _read_tokenizer(place)
     return Checkpoint(place, model.eval().to(where), tokenizer, _count_positions(model), speaks)
@@ -109,29 +120,8 @@ def _import_transformers() -> Any:
     return transformers
 
 
-def read_object(file: pathlib.Path) -> dict[str, Any]:
-    """A file of JSON, an object."""
-    with open_file(file, "name a folder of a Hugging Face checkpoint") as opened:
-        raw = opened.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise name_fault(file, f"has more than {MOST_BYTES:,} bytes", RESTORE)
-    try:
-        entries = read_json(raw)
-    except ValueError as error:
-        raise name_fault(file, "is not JSON", RESTORE, tell(error)) from None
-    if not isinstance(entries, dict):
-        raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", RESTORE)
-    return entries
-
-
-def _check_folder(place: pathlib.Path, entries: Mapping[str, Any]) -> None:
-    """Complain of whatever would run code, need more than this folder, or be guessed."""
-    if str(entries.get("model_type", "")).startswith("regard-"):
-        raise name_fault(place, "is a run of regard", f"name it without {PREFIX}")
-    if _holds(entries, "auto_map"):
-        raise name_fault(place / CONFIG, "names code of its own (auto_map)", "no code out of a folder is run")
-    if _holds(entries, "quantization_config"):
-        raise name_fault(place / CONFIG, "has quantised weights (quantization_config)", "take the folder before that")
+def _check_folder(place: pathlib.Path) -> None:
+    """Complain of a folder that has no weights, or not all of them in safetensors of its own."""
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         if (place / name).exists():
             raise name_fault(place, f"holds an adapter ({name})", "merge it into its model first")
@@ -145,23 +135,26 @@ def _check_folder(place: pathlib.Path, entries: Mapping[str, Any]) -> None:
     raise name_fault(place / WEIGHTS, "is not there", "name a folder of a Hugging Face checkpoint")
 
 
-def _holds(entries: Any, key: str) -> bool:
-    """Whether a key stands there with anything in it, at any depth."""
-    if isinstance(entries, dict):
-        return bool(entries.get(key)) or any(_holds(value, key) for value in entries.values())
-    return isinstance(entries, list) and any(_holds(value, key) for value in entries)
+def _list_weights(place: pathlib.Path) -> list[pathlib.Path]:
+    """The files of the weights, all of them safetensors in this very folder."""
+    if (place / WEIGHTS).exists():
+        return [place / WEIGHTS]
+    table = read_object(place / INDEX).get("weight_map")
+    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
+    if not names or not all(map(SHARD.fullmatch, names)):
+        raise name_fault(place / INDEX, "names files that are no safetensors of this folder", RESTORE)
+    return [place / name for name in names]
 
 
-def _check_layers(place: pathlib.Path, entries: Mapping[str, Any]) -> None:
+def _check_layers(place: pathlib.Path, files: Sequence[pathlib.Path], entries: Mapping[str, Any]) -> None:
     """More layers than there are tensors would be built for ages before anyone saw that."""
-    files = [WEIGHTS] if (place / WEIGHTS).exists() else _list_shards(place)
     count = 0
-    for name in files:
-        with open_file(place / name, RESTORE) as opened:
+    for file in files:
+        with open_inside(file, RESTORE) as opened:
             try:
                 count += len(read_header(opened, MOST_BYTES)[0])
             except ValueError as error:
-                raise name_fault(place / name, "is not safetensors", RESTORE, tell(error)) from None
+                raise name_fault(file, "is not safetensors", RESTORE, tell(error)) from None
     for key, value in entries.items():
         if key in LAYERS and type(value) is int and value > count:
             raise name_fault(
@@ -169,46 +162,36 @@ def _check_layers(place: pathlib.Path, entries: Mapping[str, Any]) -> None:
             )
 
 
-def _list_shards(place: pathlib.Path) -> list[str]:
-    table = read_object(place / INDEX).get("weight_map")
-    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
-    # a name with a way in it would lead out of the folder
-    if not names or any(pathlib.PurePath(name).name != name or not name.endswith(".safetensors") for name in names):
-        raise name_fault(place / INDEX, "names files that are no safetensors of this folder", RESTORE)
-    return names
-
-
-def _make_config(transformers: Any, place: pathlib.Path, entries: Mapping[str, Any]) -> Any:
-    kind = entries.get("model_type")
-    if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
-        cause = f"has the model_type {kind!r:.40}"
-        raise name_fault(place / CONFIG, cause, f"transformers {transformers.__version__} does not know it")
-    try:
-        return transformers.CONFIG_MAPPING[kind].from_dict(_drop(entries))
-    except Exception as error:
-        raise name_fault(place / CONFIG, "makes no model", "correct it", tell(error)) from None
-
-
-def _drop(entries: Any) -> Any:
-    """The same without what a file may not decide, at any depth."""
-    if isinstance(entries, dict):
-        kept = {key: value for key, value in entries.items() if not key.startswith(IGNORED)}
-        return {key: _drop(value) for key, value in kept.items()}
-    return [_drop(value) for value in entries] if isinstance(entries, list) else entries
-
-
-def _choose_class(transformers: Any, place: pathlib.Path, config: Any) -> Any:
-    """The class that reads this config, for one kind of input."""
-    if any(getattr(config, name, None) is not None for name in ("text_config", "vision_config", "audio_config")):
-        raise name_fault(place, f"is of several kinds of input ({config.model_type:.40})", ANY)
-    table = transformers.MODEL_MAPPING
-    if config.is_encoder_decoder:
-        table = transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
-    found = table.get(type(config), None)
-    found = found[0] if isinstance(found, list | tuple) else found
-    if found is None or found.main_input_name not in ("input_ids", "pixel_values"):
-        raise name_fault(place, f"takes no text and no picture ({config.model_type:.40})", ANY)
+def _read_weights(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
+    """The weights, which stay on disk until they are asked for."""
+    safetensors = import_safetensors()
+    found: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            found |= safetensors.torch.load_file(file)
+        # of others' files, read by others' code
+        except Exception as error:
+            raise name_fault(file, "is not safetensors", RESTORE, tell(error)) from None
     return found
+
+
+def _read_speaking(place: pathlib.Path, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what a folder says of speaking, the tokens alone: how is for the caller."""
+    file = place / SPEAKING
+    if not file.exists():
+        # where it stood before there was a file for it
+        file = place / CONFIG
+    said = entries if file.name == CONFIG else read_object(file)
+    kept = {name: said[name] for name in TOKENS if said.get(name) is not None}
+    for name, value in kept.items():
+        if not _is_number(value):
+            raise name_fault(file, f"needs the number of a token as {name}", "correct it")
+    return kept
+
+
+def _is_number(value: Any) -> bool:
+    """Of a token, or of several."""
+    return type(value) is int or (isinstance(value, list) and len(value) > 0 and all(map(_is_number, value)))
 
 
 def _read_tokenizer(place: pathlib.Path) -> Any:
@@ -218,7 +201,7 @@ def _read_tokenizer(place: pathlib.Path) -> Any:
     except ImportError:
         raise RegardError("Tokenizers need the package tokenizers: pip install 'regard[text]'.") from None
     file = place / TOKENIZER
-    with open_file(file, "save the tokenizer there as a fast one") as opened:
+    with open_inside(file, "save the tokenizer there as a fast one") as opened:
         raw = opened.read(MOST_BYTES + 1)
     try:
         tokenizer = tokenizers.Tokenizer.from_str(raw.decode())
@@ -247,15 +230,19 @@ def _count_positions(model: nn.Module) -> int | None:
 
 @contextlib.contextmanager
 def hush() -> Iterator[None]:
-    """transformers without its reports and bars; as it was, afterwards."""
+    """transformers without its reports, its bars and the network; as it was, afterwards."""
+    from huggingface_hub import constants
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level, bars, offline = logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    # some families ask the Hub for kernels of theirs, whatever they are told
+    constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
+        constants.HF_HUB_OFFLINE = offline
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

@@ -15,7 +15,8 @@ from regard.core import RegardError
 from regard.data import BOS, EOS
 from regard.models.files import name_fault, tell
 from regard.models.seq2seq import Seq2Seq
-from regard.tasks.hugging import ANY, CONFIG, PREFIX, RESTORE, TOKENIZER, Checkpoint, hush, open_checkpoint
+from regard.tasks.configs import ANY, CONFIG, RESTORE
+from regard.tasks.hugging import PREFIX, TOKENIZER, Checkpoint, hush, open_checkpoint
 from regard.tasks.telling import draw
 from regard.tasks.translator import Translation, Translator
 from regard.views.page import Labels, label_encoding, label_tokens, page

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.models.files import name_fault, tell
-from regard.tasks.hugging import ANY, read_object
+from regard.tasks.configs import ANY, read_object
 
 # more pixels than this are a bomb, or a scan to be cut first
 MOST_PIXELS = 2**27
