@@ -37,6 +37,7 @@ def save(seen: Seen, path: str | os.PathLike[str]) -> None:
         entries.append(
             {
                 "name": name,
+                "module": seen.modules[name],
                 "kind": seen.kinds[name],
                 "step": name in seen.steps,
                 "terms": look.terms,
@@ -72,7 +73,8 @@ def load(path: str | os.PathLike[str], seen: S) -> S:
                 _check_look(found)
                 # a frozen check is made of what JSON has, whose kinds were seen
                 look = Look(**found, terms=entry["terms"], why=entry["why"])
-                seen.add(entry["name"], look, entry["kind"], entry["step"], Check(**entry["check"]))
+                check, module = Check(**entry["check"]), entry["module"]
+                seen.add(entry["name"], look, entry["kind"], entry["step"], check, module)
             if names:
                 raise ValueError(f"nothing is said of {min(names)[:20]}")
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -89,7 +91,8 @@ def _read_head(said: Any, seen: Seen) -> list[dict[str, Any]]:
         raise ValueError("cells must be at least 1")
     names = set()
     for entry in said["entries"]:
-        _need_kinds(entry, {"name": str, "kind": str, "step": bool, "terms": str, "why": str, "check": dict})
+        texts = dict.fromkeys(("name", "module", "kind", "terms", "why"), str)
+        _need_kinds(entry, texts | {"step": bool, "check": dict})
         numbers = {"rows": int, "error": float, "rounding": float, "dtype": str, "why": str}
         _need_kinds(entry["check"], numbers)
         if entry["kind"] not in ("self", "cross") or entry["name"] in names or entry["check"]["rows"] < 0:

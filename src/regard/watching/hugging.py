@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
@@ -24,10 +25,33 @@ from regard.watching.terms import read_call
 
 _OLDEST = (5, 3)
 _COUNT = itertools.count(1)
-# ours -> the implementation behind it: what a watch within a watch finds in the config is a name of ours
-_BASES: dict[str, str] = {}
+# one watch at a time begins or ends
+_LOCK = threading.RLock()
+# ours -> what it stands upon: an implementation, or the name of a watch that began before
+_BELOW: dict[str, str] = {}
+# names of watches that are over: another thread may have read one just before, so they go with the last watch
+_OVER: set[str] = set()
 _INTERFACE = frozenset({"ALL_ATTENTION_FUNCTIONS"})
 _OTHER_STATES = "key_value_states", "encoder_hidden_states"
+
+
+class _Name(str):
+    """A name of ours in a config; copies of the config, which outlive the watch, have the implementation instead."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: Any) -> str:
+        return str(_find_base(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (_find_base(self),)
+
+
+def _find_base(kind: Any) -> Any:
+    """The implementation behind a name of ours, else the name itself."""
+    while kind in _BELOW:
+        kind = _BELOW[kind]
+    return kind
 
 
 def find_hosts(model: nn.Module) -> list[Any]:
@@ -52,78 +76,130 @@ def calls_interface(module: nn.Module) -> bool:
 
 
 @contextmanager
-def switch(model: Any, names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
-    """Record every attention of a Hugging Face model; everything is as it was afterwards."""
+def switch(models: Sequence[Any], names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
+    """Record every attention of Hugging Face models, which may share configs; all is as it was afterwards."""
     import transformers
-    from transformers import AttentionInterface, AttentionMaskInterface
 
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2] if part.isdigit())
     if version < _OLDEST:
         raise RegardError(
             f"watch needs transformers 5.3 or newer, got {transformers.__version__[:20]}: pip install -U transformers."
         )
-    configs = _list_configs(model)
-    before = [config._attn_implementation for config in configs]
-    _refuse(model, set(before))
-    number = next(_COUNT)
-    ours = {kind: f"regard_watch_{number}_{_BASES.get(kind, kind)}" for kind in set(before)}
-    functions, masks = AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping
     cross: dict[int, bool] = {}
-    handles = [
-        module.register_forward_pre_hook(_find_kind(cross), with_kwargs=True)
-        for module in model.modules()
-        if calls_interface(module) and _has_other_states(module)
-    ]
+    handles: list[Any] = []
+    ours: dict[str, _Name] = {}
+    configs = list({id(config): config for model in models for config in _list_configs(model)}.values())
+    before: list[Any] = []
+    watching = threading.Event()
+    watching.set()
     try:
-        for kind, name in ours.items():
-            _BASES[name] = _BASES.get(kind, kind)
-            AttentionInterface.register(name, _wrap(kind, names, recorder, cross))
-            AttentionMaskInterface.register(name, masks[kind])
-        # checks that the model can; what it cannot know of, such as copies of a config, is set one by one
-        model.set_attn_implementation(_nest(model.config, ours))
-        unset = [config for config, kind in zip(configs, before, strict=True) if config._attn_implementation == kind]
-        for module in model.modules():
-            if any(getattr(module, "config", None) is config for config in unset) and hasattr(module, "can_generate"):
-                raise RegardError(_tell_old(module))
-        for config, kind in zip(configs, before, strict=True):
-            config._attn_implementation_internal = ours[kind]
+        with _LOCK:
+            before += [config._attn_implementation for config in configs]
+            for model in models:
+                _refuse(model, {config._attn_implementation for config in _list_configs(model)})
+                handles += [
+                    module.register_forward_pre_hook(_find_kind(cross), with_kwargs=True)
+                    for module in model.modules()
+                    if calls_interface(module) and _has_other_states(module)
+                ]
+            number = next(_COUNT)
+            ours = {kind: _Name(f"regard_watch_{number}_{_find_base(kind)}") for kind in set(before)}
+            # of all of them before any is set: they may have parts in common
+            nested = [_nest(model.config, ours) for model in models]
+            for kind, name in ours.items():
+                _register(kind, name, _wrap(kind, name, names, recorder, cross, watching))
+            for model, nest in zip(models, nested, strict=True):
+                _set(model, nest, ours)
+            for config, kind in zip(configs, before, strict=True):
+                config._attn_implementation_internal = ours[kind]
         yield
     finally:
+        watching.clear()
         for handle in handles:
             handle.remove()
-        for config, kind in zip(configs, before, strict=True):
-            config._attn_implementation_internal = kind
-        for name in ours.values():
-            functions.pop(name, None)
-            masks.pop(name, None)
-            _BASES.pop(name, None)
+        with _LOCK:
+            _restore(configs, before, ours)
 
 
-def _wrap(kind: str, names: Mapping[int, str], recorder: Recorder, cross: Mapping[int, bool]) -> Callable[..., Any]:
+def _register(kind: str, name: str, function: Callable[..., Any]) -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    _BELOW[name] = kind
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, AttentionMaskInterface._global_mapping[kind])
+
+
+def _set(model: Any, nest: dict[str, Any], ours: Mapping[str, str]) -> None:
+    # checks that the model can; what it cannot know of, such as copies of a config, is set one by one
+    model.set_attn_implementation(nest)
+    unset = [config for config in _list_configs(model) if config._attn_implementation in ours]
+    for module in model.modules():
+        if any(getattr(module, "config", None) is config for config in unset) and hasattr(module, "can_generate"):
+            raise RegardError(_tell_old(module))
+
+
+def _restore(configs: Sequence[Any], before: Sequence[str], ours: Mapping[str, str]) -> None:
+    """Take a watch out, wherever it stands among those of the same configs."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    # what it stood upon when it began may be over by now
+    back = {kind: _BELOW.get(name, kind) for kind, name in ours.items()}
+    for kind, name in ours.items():
+        for other, below in _BELOW.items():
+            if below == name:
+                _BELOW[other] = back[kind]
+    for config, kind in zip(configs, before, strict=False):
+        present = config._attn_implementation
+        # a watch that began later and is not over stays on top
+        if kind in ours and (present == ours[kind] or present not in _BELOW or present in _OVER):
+            config._attn_implementation_internal = back[kind]
+    _OVER.update(name for name in ours.values() if name in _BELOW)
+    if set(_BELOW) == _OVER:
+        for name in _OVER:
+            AttentionInterface._global_mapping.pop(name, None)
+            AttentionMaskInterface._global_mapping.pop(name, None)
+        _BELOW.clear()
+        _OVER.clear()
+
+
+def _wrap(
+    kind: str, ours: str, names: Mapping[int, str], recorder: Recorder, cross: Mapping[int, bool],
+    watching: threading.Event,
+) -> Callable[..., Any]:  # fmt: skip
     """The function that is registered: the original, and a look."""
-    base = _BASES.get(kind, kind)
+    base = _find_base(kind)
 
     def attend_watched(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
-        original = find_original(module, kind)
+        original = find_original(module, _BELOW.get(ours, base))
         result = original(module, query, key, value, attention_mask, *args, **options)
         name = names.get(id(module))
         # a module of another model that shares its config
-        if name is None or not recorder.wants(name):
+        if name is None or not watching.is_set():
+            return result
+        label = "cross" if cross.get(id(module)) or getattr(module, "is_cross_attention", False) else "self"
+        wants = recorder.wants(name)
+        if not wants and (label == "cross" or not getattr(module.config, "is_encoder_decoder", False)):
+            # of the others, the recorder follows those that say whether a decoder went on
             return result
         if args:
             recorder.skip(name, "it was given arguments without names")
             return result
-        with torch.no_grad():
+
+        def see() -> None:
             eager = find_original(module, "eager") if base == "eager" else None
             found = read_call(base, module, query, key, value, attention_mask, options, eager)
             if isinstance(found, str):
                 recorder.skip(name, found)
-                return result
+                return
             out = result[0].detach().transpose(1, 2) if result[0].ndim == 4 else result[0].detach()
-            label = "cross" if cross.get(id(module)) or getattr(module, "is_cross_attention", False) else "self"
             recorder.take(name, label, *found, out)
+
+        with torch.no_grad():
+            reason = recorder.guard(name, see)
+            if reason is not None:
+                recorder.skip(name, reason)
         return result
 
     # a graph breaks here rather than leave the look out
@@ -151,7 +227,7 @@ def _refuse(model: Any, kinds: set[Any]) -> None:
     """Complain about what would not run as before under a name of our own."""
     called = type(model).__name__[:40]
     for kind in kinds:
-        base = _BASES.get(kind, kind)
+        base = _find_base(kind)
         if not isinstance(base, str) or "/" in base:
             raise RegardError(f"watch does not run kernels of a hub, {called} has {str(base)[:40]!r}: {_FIX}.")
         if base not in ("sdpa", "eager"):
@@ -164,7 +240,7 @@ def _refuse(model: Any, kinds: set[Any]) -> None:
         if hasattr(module, "reorder_and_upcast_attn"):
             # the one thing that it does for eager alone
             config = getattr(module, "config", None)
-            base = _BASES.get(config._attn_implementation, config._attn_implementation) if config else None
+            base = _find_base(config._attn_implementation) if config else None
             if not module.reorder_and_upcast_attn or base == "sdpa":
                 continue
         raise RegardError(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.core import RegardError
 from regard.engine.look import Look
-from regard.watching.check import Check
 from regard.watching.seen import Seen
 
 S = TypeVar("S", bound=Seen)
@@ -19,23 +17,22 @@ _ROWS = "entropy", "peak", "total", "first", "local", "distance"
 
 
 def join(seen: S) -> S:
-    """Calls of one module as one look each."""
-    calls: dict[str, list[str]] = {}
+    """Steps as one look each, by the name of the first of them."""
+    runs: dict[str, list[str]] = {}
+    # the run that a module's last call belongs to
+    open_runs: dict[str, list[str]] = {}
     for name in seen:
-        calls.setdefault(name.partition("#")[0], []).append(name)
+        module = seen.modules[name]
+        if name not in seen.steps or module not in open_runs:
+            runs[name] = open_runs[module] = []
+        open_runs[module].append(name)
     joined = seen._blank()
-    for name, steps in calls.items():
-        for before, after in pairwise(steps):
-            if after not in seen.steps:
-                raise RegardError(
-                    f"join: {after[-60:]!r} does not go on where {before[-60:]!r} ended: they are calls of their own."
-                )
+    for name, steps in runs.items():
         look = _stack([seen[step] for step in steps], seen.cells)
-        check = max((seen.checks[step] for step in steps), key=lambda x: (x.is_done, x.ratio))
+        check = max((seen.checks[step] for step in steps), key=lambda x: (x.is_done, not x.holds, x.ratio))
         if check.is_done:
-            rows = sum(seen.checks[step].rows for step in steps)
-            check = Check(rows, check.error, check.rounding, check.dtype)
-        joined.add(name, look, seen.kinds[steps[0]], check=check)
+            check = replace(check, rows=sum(seen.checks[step].rows for step in steps))
+        joined.add(name, look, seen.kinds[name], check=check, module=seen.modules[name])
     joined.skipped = dict(seen.skipped)
     return joined
 

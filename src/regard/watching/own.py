@@ -27,6 +27,8 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
     Calls within modules of other models are not recorded, and calls outside of all modules are called "attend".
     """
     running = threading.local()
+    # the model itself, which is first, has no place within it
+    paths = {place: name if number else "" for number, (place, name) in enumerate(names.items())}
     here = threading.get_ident()
 
     def enter(module: nn.Module, args: Any) -> None:
@@ -34,6 +36,8 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
         if isinstance(module, GraphModule) and id(module) not in names:
             return
         running.__dict__.setdefault("stack", []).append((module, args))
+        if (name := paths.get(id(module))) is not None:
+            recorder.follower.enter(name)
 
     def leave(module: nn.Module, args: Any, out: Any) -> None:
         stack = running.__dict__.get("stack", [])

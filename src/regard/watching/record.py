@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.engine.call import Call
-from regard.engine.look import look
-from regard.watching.check import check_rows
+from regard.engine.look import Look, look
+from regard.watching.check import Check, check_rows
 from regard.watching.seen import Seen
+from regard.watching.steps import Follower
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,15 @@ class Options:
 
 
 class Recorder:
-    """Takes calls and fills `seen`."""
+    """Takes calls and fills `seen`; `taken` are names that later calls cannot have, those of the modules."""
 
-    def __init__(self, seen: Seen, options: Options, wants: Callable[[str], bool]) -> None:
+    def __init__(self, seen: Seen, options: Options, wants: Callable[[str], bool], taken: Iterable[str] = ()) -> None:
         self.seen, self.options, self.wants = seen, options, wants
+        self.follower = Follower()
+        # what went wrong in a look or a check, by the name of the call
+        self.faults: dict[str, str] = {}
+        self._taken = set(taken)
         self._counts: dict[str, int] = {}
-        # the first key of a module's last call, and how many keys it had
-        self._last: dict[str, tuple[Tensor, int]] = {}
 
     @torch.no_grad()
     def take(
@@ -42,42 +45,66 @@ class Recorder:
     ) -> None:
         """Record a call whose terms are as they were given."""
         # what autograd runs once more on its way back was seen before
-        if not self.wants(name) or torch._C._current_graph_task_id() != -1:
+        if torch._C._current_graph_task_id() != -1:
             return
-        options, n, numbered = self.options, query.shape[-2], self._number(name)
-        query, key, value = query.detach(), key.detach(), value.detach()
-        try:
-            found = look(
+        query, key, value, n = query.detach(), key.detach(), value.detach(), query.shape[-2]
+        if not self.wants(name):
+            # whether a decoder went on is seen by all of its attentions
+            self.guard(name, lambda: self.follower.follow(name, kind, key, n))
+            return
+        options, numbered = self.options, self._number(name)
+        found: list[Look] = []
+        steps: list[bool] = []
+
+        def see() -> None:
+            steps.append(self.follower.follow(name, kind, key, n))
+            found.append(look(
                 query, key, score=call.score, weigh=call.weigh, mask=call.mask, bias=call.bias, top=options.top,
                 # a step of decoding has fewer queries than the text had
                 rows=[row for row in options.rows if -n <= row < n], map=options.map, window=options.window,
                 keep=options.keep,
-            )  # fmt: skip
-            if out is not None:
-                self.seen.checks[numbered] = check_rows(call, query, key, value, out)
-        except RegardError as error:
-            self.seen.skipped[numbered] = str(error)
+            ))  # fmt: skip
+
+        reason = self.guard(numbered, see)
+        if reason is not None:
+            self.seen.skipped[numbered] = reason
+            self.follower.forget(name)
             return
-        self.seen.add(numbered, found, kind, self._continues(name, kind, key, n))
+        checks: list[Check] = []
+        if out is not None:
+            reason = self.guard(numbered, lambda: checks.append(check_rows(call, query, key, value, out)))
+        check = checks[0] if checks else Check(why=reason or "its output was not seen")
+        self.seen.add(numbered, found[0], kind, steps[0], check, name)
+
+    def guard(self, name: str, act: Callable[[], object]) -> str | None:
+        """Do something that must not stop the model, and say what went wrong, if anything did."""
+        try:
+            act()
+        except RegardError as error:
+            return str(error)
+        except Exception as error:
+            # out of memory, what torch does not have on this device, a function of the caller's own
+            said = str(error).strip().splitlines()
+            reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+            self.faults.setdefault(name, reason[:200])
+            return self.faults[name]
+        return None
 
     def skip(self, name: str, reason: str) -> None:
         """Record that a call was seen and not looked at."""
         if self.wants(name) and torch._C._current_graph_task_id() == -1:
             self.seen.skipped[self._number(name)] = reason
+            self.follower.forget(name)
 
     def _number(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1
-        return name if count == 1 else f"{name}#{count}"
-
-    def _continues(self, name: str, kind: str, key: Tensor, n: int) -> bool:
-        """Whether this call goes on where the module's last one ended, over the keys of one cache."""
-        m = key.shape[-2]
-        first, before = key[..., :1, :].clone(), self._last.get(name)
-        self._last[name] = first, m
-        if before is None or before[0].shape != first.shape or not m:
-            return False
-        grown = m - before[1]
-        return (grown == n if kind == "self" else grown == 0) and torch.equal(before[0], first)
+        if count == 1:
+            return name
+        # a module may be called as a later call of another would be
+        while f"{name}#{count}" in self._taken:
+            count += 1
+        self._counts[name] = count
+        return f"{name}#{count}"
 
 
 def choose(
@@ -86,7 +113,7 @@ def choose(
     """Which module names a watch is for; `attentions` are those known to attend, in module order."""
     if layers is None:
         return lambda name: True
-    if isinstance(layers, int | str):
+    if isinstance(layers, int | str) or not isinstance(layers, Iterable):
         layers = [layers]
     patterns: list[str] = []
     for layer in layers:

@@ -24,9 +24,9 @@ class Seen(Mapping[str, Look]):
     >>> seen["SelfAttention"].entropy.shape
     torch.Size([1, 2, 3])
 
-    A module that ran again has `name#2`, `name#3` and so on. `checks` has a `Check` for each name, `kinds` "self" or
-    "cross", `skipped` the reason why an attention that ran was not looked at, `steps` the names that go on where the
-    module's call before them ended, as in decoding.
+    A module that ran again has `name#2`, `name#3` and so on, and `modules` says whose calls they are. `checks` has a
+    `Check` for each name, `kinds` "self" or "cross", `skipped` the reason why an attention that ran was not looked at,
+    `steps` the names that go on where the module's call before them ended, as in decoding.
     """
 
     def __init__(self, model: str = "", cells: int = 256) -> None:
@@ -35,15 +35,24 @@ class Seen(Mapping[str, Look]):
         self.cells = cells
         self.checks: dict[str, Check] = {}
         self.kinds: dict[str, str] = {}
+        self.modules: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
         self.steps: set[str] = set()
         self._looks: dict[str, Look] = {}
 
-    def add(self, name: str, look: Look, kind: str, is_step: bool = False, check: Check | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        look: Look,
+        kind: str,
+        is_step: bool = False,
+        check: Check | None = None,
+        module: str | None = None,
+    ) -> None:
         """Put a look after those so far."""
         self._looks[name], self.kinds[name] = look, kind
-        if check is not None or name not in self.checks:
-            self.checks[name] = check or Check(why="its output was not seen")
+        self.modules[name] = name if module is None else module
+        self.checks[name] = check or Check(why="its output was not seen")
         if is_step:
             self.steps.add(name)
 
@@ -73,12 +82,17 @@ class Seen(Mapping[str, Look]):
         """The same, all tensors on another device."""
         moved = self._blank()
         for name, look in self.items():
-            moved.add(name, look.to(device), self.kinds[name], name in self.steps, self.checks[name])
+            is_step = name in self.steps
+            moved.add(name, look.to(device), self.kinds[name], is_step, self.checks[name], self.modules[name])
         moved.skipped = dict(self.skipped)
         return moved
 
     def join(self) -> Self:
         """Calls of one module in steps, as in decoding with a cache, as one look each: queries one after the other.
+
+        The look has the name of its first call. A call that does not go on where the module's last one ended stays
+        apart, under its own name: another text, another pass, or beams that changed places, as the rows of different
+        beams are not those of one text. `name in seen.steps` says which calls are joined to the ones before them.
 
         Keys that a step did not have yet are padded at the end. A map whose steps were counted in blocks of different
         sizes shares the weight of a block evenly among its pairs; its sum is exact.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -39,7 +39,10 @@ def watch(
     For models whose layers call `regard.attend`, and for those of Hugging Face (transformers 5.3 or newer) through
     their attention interface, where sdpa or eager is set. `layers` chooses by number, in module order, by name or by
     pattern ("encoder.*"). `top`, `rows`, `map`, `window` and `keep` are those of `look`; rows that a call does not
-    have are left out. A model that is itself one attention goes by its class's name.
+    have are left out. A model that is itself one attention goes by its class's name. What goes wrong in a look never
+    stops the model: `skipped` says what it was, and a warning at the end. Watches of one model may be within each other
+    or end in any order, also in several threads: each sees all calls while it lasts. A copy of the model that is made
+    within the block is not watched.
     """
     if not isinstance(model, nn.Module):
         raise RegardError(f"watch model must be a torch.nn.Module, got {type(model).__name__}.")
@@ -56,6 +59,9 @@ def watch(
             f"watch cannot see into {type(model).__name__[:40]}: no layer calls regard.attend, and it is not a Hugging"
             " Face model."
         )
+    if isinstance(rows, str) or not isinstance(rows, Iterable):
+        raise RegardError(f"watch rows must be several whole numbers, as in (0, -1), got {type(rows).__name__}.")
+    rows = tuple(rows)
     for row in rows:
         if isinstance(row, bool) or not isinstance(row, int):
             raise RegardError(f"watch rows must be whole numbers, got {type(row).__name__}.")
@@ -63,12 +69,18 @@ def watch(
     look(torch.zeros(1, 1), torch.zeros(1, 1), top=top, map=map, window=window)
     seen = Seen(type(model).__name__, map)
     wants = choose(layers, attentions, list(names.values()))
-    recorder = Recorder(seen, Options(top, tuple(rows), map, window, keep), wants)
+    recorder = Recorder(seen, Options(top, rows, map, window, keep), wants, names.values())
     with ExitStack() as stack:
-        for host in hosts:
-            stack.enter_context(hugging.switch(host, names, recorder))
+        if hosts:
+            stack.enter_context(hugging.switch(hosts, names, recorder))
         stack.enter_context(own.observe(names, recorder))
         yield seen
+    if recorder.faults:
+        name, reason = next(iter(recorder.faults.items()))
+        warnings.warn(
+            f"watch: {len(recorder.faults)} attentions could not be looked at or checked, {name} first: {reason}.",
+            stacklevel=3,
+        )
     off = [name for name, check in seen.checks.items() if name in seen and not check.holds]
     if off:
         warnings.warn(
