@@ -198,7 +198,7 @@ def test_the_users_settings_do_not_count_and_come_back(draw):
          "weights must be a table of numbers, a row for every target token."),
         (torch.rand(0, 3), "abc", "", "a.png",
          "weights must have a row and a column at least: there are no tokens to draw."),
-        (torch.rand(1, 1), [5], ["x"], "a.png", "tokens must be text, got int: decode the ids first."),
+        (torch.rand(1, 1), [5], ["x"], "a.png", "source_tokens must be text, got int: decode the ids first."),
         (torch.rand(1, 1), "a", "x", "a.jpg",
          "{} must end in .png, .svg or .pdf: the ending says what kind of picture it is."),
         (torch.rand(1, 1), "a", "x", "attention",

@@ -14,7 +14,7 @@ import torch
 from regard import RegardError, views
 from regard.engine.look import look
 from regard.mask import Causal
-from regard.views import fonts
+from regard.views import fonts, reading
 from regard.views.figures import colours, compare
 from regard.views.figures.compare import diverge
 
@@ -306,6 +306,25 @@ def test_a_row_of_the_top_keys_says_so():
     assert axes.get_title(loc="left") == f"query 3, head 0 (top 2 keys only, {row[best].sum():.0%} of the weight)"
 
 
+def test_keys_that_a_sink_outweighs_have_no_weight():
+    from regard import weigh
+
+    query, key = torch.randn(1, 2, 40, 8), torch.randn(1, 2, 40, 8)
+    sink = weigh.Softmax(sink=torch.tensor([0.0, 500.0]))
+    seen = look(query, key, weigh=sink, keep=True, map=8)
+    assert seen.stat[0, 1].min() > 400
+    assert reading.read_table(seen, 1).max() < 1e-100
+    assert read_bars(views.row(seen, 3, head=1), 40).max() < 1e-100
+    scores = torch.cat([query[0, 0] @ key[0, 0].mT / math.sqrt(8), torch.zeros(40, 1)], -1)
+    np.testing.assert_allclose(reading.read_table(seen, 0), torch.softmax(scores, -1)[:, :-1], atol=1e-5)
+
+
+def test_a_row_without_allowed_keys_has_no_weight():
+    seen = look(torch.ones(3, 8), torch.ones(2, 8), mask=Causal(), keep=True, map=1)
+    assert math.isinf(seen.stat[0])
+    np.testing.assert_allclose(reading.read_table(seen), [[0, 0], [1, 0], [0.5, 0.5]], atol=1e-6)
+
+
 def test_of_many_keys_the_largest_is_named():
     seen, dense = make(200, rows=(5,))
     axes = views.row(seen, 5, tokens=[f"t{k}" for k in range(200)])
@@ -378,6 +397,7 @@ def test_a_comparison_takes_three_axes():
 
 SEEN, COARSE, FINE = make(4)[0], make(40, map=4)[0], make(40)[0]
 EMPTY = look(torch.ones(2, 3), torch.ones(0, 3))
+HUGE = look(torch.ones(3000, 2), torch.ones(3000, 2), keep=True, map=4, top=1)
 
 
 @pytest.mark.parametrize(
@@ -400,6 +420,8 @@ EMPTY = look(torch.ones(2, 3), torch.ones(0, 3))
         (lambda: views.heads(SEEN, sort="x"), "sort must be entropy, local, first or received, got 'x'."),
         (lambda: views.align(COARSE, ["a"] * 40, ["b"] * 40),
          "look has no 40×40 weights, its map is coarser: look again with map=40 or keep=True."),
+        (lambda: views.align(HUGE, ["a"] * 3000, ["b"] * 3000),
+         "look has 3000×3000 weights, too many to draw one by one: use map(look), or fewer tokens."),
         (lambda: views.align(SEEN, ["a"], ["b"]),
          "weights must be (targets, sources) = (1, 1), as there are tokens, got (4, 4)."),
         (lambda: compare(SEEN, FINE), "both looks must have as many queries and keys, got (4, 4) and (40, 40)."),

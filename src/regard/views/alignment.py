@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from regard.views.figures.align import draw_cells, read_weights
-from regard.views.reading import read_tokens
+from regard.views.reading import check_title, list_texts, read_tokens
 from regard.views.sheet import check_path, open_sheet, save_figure
 
 
@@ -34,6 +34,9 @@ def draw_alignment(
     Characters that no font on the machine has are named in a warning. `align` gives the Axes in place of a file.
     """
     place = check_path(path)
+    check_title(title)
+    source_tokens = list_texts(source_tokens, "source_tokens")
+    target_tokens = list_texts(target_tokens, "target_tokens")
     table = read_weights(weights, len(target_tokens), len(source_tokens))
     sources, targets = (read_tokens(x, len(x)) or [] for x in (source_tokens, target_tokens))
     with open_sheet() as paper:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from regard.views.labels import show_token
 Table = npt.NDArray[np.float64]
 # of a look, what a list of heads may be sorted by; and which end of it comes first
 ORDERS = {"entropy": 1, "local": -1, "first": -1, "received": -1}
+# of a look's fields, those with two axes after the heads
+ENDS = dict.fromkeys(("top_keys", "top_weights", "map", "rows", "query", "key", "spans"), 2)
+# weights that are computed for one picture at most: more than it has points
+MOST = 4_000_000
 
 
 def list_looks(seen: Any) -> list[tuple[str, Look]]:
@@ -63,22 +68,22 @@ def _check_index(name: str, value: Any, count: int) -> None:
         raise RegardError(f"{name} must be a whole number from 0 to {count - 1}, got {str(value)[:40]}.")
 
 
+def pick(look: Look, field: str, sequence: int) -> Tensor:
+    """A field of one sequence, (heads, …); keys are (groups, …): one head of keys serves a group of queries' heads."""
+    lead = list(look.entropy.shape[:-1])
+    values: Tensor = getattr(look, field)
+    at = values.ndim - ENDS.get(field, 1)
+    tail = values.shape[at:]
+    if len(lead) < 2:
+        return values.expand(*lead, *tail).reshape(math.prod(lead), 1, *tail)[sequence]
+    heads = values.shape[at - 1] if field == "key" else lead[-1]
+    return values.expand(*lead[:-1], heads, *tail).reshape(math.prod(lead[:-1]), heads, *tail)[sequence]
+
+
 def take(look: Look, field: str, head: int = 0, sequence: int = 0) -> Table:
     """A field of one head, in double."""
-    lead = tuple(look.entropy.shape[:-1])
-    values = getattr(look, field)
-    if field == "spans":
-        values = torch.broadcast_to(values, (*look.entropy.shape, 2))
-    if field == "key":
-        # one head of keys serves a group of queries' heads
-        groups = values.shape[-3] if len(lead) >= 2 else 1
-        head = head * groups // count_heads(look)
-        lead = (*lead[:-1], groups) if len(lead) >= 2 else lead
-    if len(lead) >= 2:
-        values = values.reshape(-1, lead[-1], *values.shape[len(lead) :])[sequence, head]
-    elif len(lead) == 1:
-        values = values[sequence]
-    return to_numbers(values)
+    values = pick(look, field, sequence)
+    return to_numbers(values[head * len(values) // count_heads(look)])
 
 
 def to_numbers(values: Any) -> Table:
@@ -117,32 +122,52 @@ def read_table(look: Look, head: int = 0, sequence: int = 0) -> Table:
     """All weights of a head, where the look has them."""
     if look.block == (1, 1):
         return take(look, "map", head, sequence)
-    if look.query is not None:
-        return _compute(look, slice(None), head, sequence)
     n, m = look.entropy.shape[-1], look.received.shape[-1]
+    if look.query is not None:
+        if n * m > MOST:
+            raise RegardError(f"look has {n}×{m} weights, too many to draw one by one: use map(look), or fewer tokens.")
+        return _compute(look, slice(None), head, sequence)
     raise RegardError(f"look has no {n}×{m} weights, its map is coarser: look again with map={max(n, m)} or keep=True.")
 
 
 def _compute(look: Look, rows: slice, head: int, sequence: int) -> Table:
-    query, stat = take(look, "query", head, sequence)[rows], take(look, "stat", head, sequence)[rows]
-    key, spans = take(look, "key", head, sequence), take(look, "spans", head, sequence)[rows]
-    place = np.arange(len(key))
+    query, stat, spans = (take(look, field, head, sequence)[rows] for field in ("query", "stat", "spans"))
+    given = (query, take(look, "key", head, sequence), stat, spans)
+    return weigh_rows(*map(torch.from_numpy, given)).numpy()
+
+
+def weigh_rows(query: Tensor, key: Tensor, stat: Tensor, spans: Tensor) -> Tensor:
+    """Weights (i, j) in double, of what a look with keep=True has of one head."""
+    place = torch.arange(len(key))
     allowed = (place >= spans[:, :1]) & (place < spans[:, 1:])
-    # where nothing is allowed the statistic is -inf
-    logs = query @ key.T - np.where(np.isfinite(stat), stat, 0.0)[:, None]
-    return np.exp(np.where(allowed, logs, -np.inf))
+    # where nothing is allowed, or a sink has all of the weight, the statistic is infinite
+    return (query.double() @ key.double().T - stat.double()[:, None]).exp().masked_fill(~allowed, 0.0)
 
 
-def read_tokens(tokens: Sequence[str] | None, count: int, name: str = "tokens") -> list[str] | None:
+def read_tokens(tokens: Iterable[str] | None, count: int, name: str = "tokens") -> list[str] | None:
     """Tokens as they are shown, one for each of `count`; None stays None."""
     if tokens is None:
         return None
-    for token in tokens:
-        if not isinstance(token, str):
-            raise RegardError(f"{name} must be text, got {type(token).__name__}: decode the ids first.")
-    if len(tokens) != count:
-        raise RegardError(f"{name} must be {count}, one for each place, got {len(tokens)}.")
-    return [show_token(token) for token in tokens]
+    listed = list_texts(tokens, name)
+    if len(listed) != count:
+        raise RegardError(f"{name} must be {count}, one for each place, got {len(listed)}.")
+    return [show_token(token) for token in listed]
+
+
+def list_texts(texts: Any, name: str) -> list[str]:
+    """Texts that come in a list, or one by one."""
+    if not isinstance(texts, Iterable):
+        raise RegardError(f"{name} must be a list of text, one for each place, got {type(texts).__name__}.")
+    listed = list(texts)
+    for text in listed:
+        if not isinstance(text, str):
+            raise RegardError(f"{name} must be text, got {type(text).__name__}: decode the ids first.")
+    return listed
+
+
+def check_title(title: Any, name: str = "title") -> None:
+    if title is not None and not isinstance(title, str):
+        raise RegardError(f"{name} must be text, got {type(title).__name__}.")
 
 
 def score_head(look: Look, head: int, sequence: int, order: str) -> float:

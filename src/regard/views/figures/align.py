@@ -24,7 +24,7 @@ from regard.views.figures.axes import (
 )
 from regard.views.figures.colours import cover, pick_ink, share_scale
 from regard.views.labels import show_line
-from regard.views.reading import Table, check_look, read_table, read_tokens, to_numbers
+from regard.views.reading import Table, check_look, check_title, list_texts, read_table, read_tokens, to_numbers
 from regard.views.sheet import open_sheet
 
 # inches
@@ -41,8 +41,11 @@ def align(
     >>> axes.images[0].get_array().tolist()
     [[0.9, 0.1], [0.2, 0.8]]
 
-    Small maps carry their numbers; what is not finite is grey.
+    Small maps carry their numbers; what is not finite is grey. Of a look, 4,000,000 weights are drawn one by one at
+    most; `map` draws more.
     """
+    check_title(title)
+    source, target = list_texts(source, "source"), list_texts(target, "target")
     if isinstance(weights, Look):
         check_look(weights, head, sequence)
         weights = read_table(weights, head, sequence)

@@ -45,7 +45,8 @@ def compare(
         raise RegardError(f"both looks must have as many queries and keys, got {sizes} and {theirs}.")
     if one.block != other.block:
         raise RegardError(f"both maps must have cells alike, got {one.block} and {other.block}: look with one map=.")
-    if len(names) != 2 or not all(isinstance(name, str) for name in names):
+    pair = isinstance(names, tuple | list) and len(names) == 2
+    if not pair or not all(isinstance(name, str) for name in names):
         raise RegardError("names must be two texts, one for each look.")
     rows, columns = read_sides(tokens, keys, *sizes)
     tables = read_map(one, head, sequence), read_map(other, other_head, sequence)

@@ -36,7 +36,7 @@ def heads(seen: Any, *, sort: str | None = None, sequence: int = 0, log: bool = 
     list of looks or one.
     """
     looks = list_looks(seen)
-    if sort is not None and sort not in ORDERS:
+    if sort is not None and (not isinstance(sort, str) or sort not in ORDERS):
         raise RegardError(f"sort must be entropy, local, first or received, got {str(sort)[:40]!r}.")
     for _, look in looks:
         check_look(look, 0, sequence)

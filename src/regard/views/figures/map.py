@@ -21,7 +21,7 @@ from regard.views.figures.axes import (
     write_title,
 )
 from regard.views.figures.colours import cover, share_scale
-from regard.views.reading import Table, check_look, read_map, read_tokens
+from regard.views.reading import Table, check_look, check_title, read_map, read_tokens
 from regard.views.sheet import open_sheet
 
 # inches
@@ -46,6 +46,7 @@ def map(
     ten-thousandth of the largest.
     """
     check_look(look, head, sequence)
+    check_title(title)
     n, m = look.entropy.shape[-1], look.received.shape[-1]
     rows, columns = read_sides(tokens, keys, n, m)
     table = read_map(look, head, sequence)

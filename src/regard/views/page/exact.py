@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.engine.look import Look
 from regard.views.page.blobs import LARGEST_HALF, Array
+from regard.views.reading import weigh_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +70,10 @@ def measure_error(look: Look, keys: Keys, query: Array, stat: Array, rows: int =
     assert look.key is not None
     assert look.stat is not None
     assert look.spans is not None
-    n, m = len(look.stat), len(look.key)
+    n = len(look.stat)
     chosen = torch.linspace(0, n - 1, min(rows, n)).long()
-    spans, places = look.spans[chosen], torch.arange(m)
-    allowed = (places >= spans[:, :1]) & (places < spans[:, 1:])
-    scores = look.query[chosen].double() @ look.key.double().T - look.stat[chosen, None].double()
-    made = torch.from_numpy(query[chosen].astype(np.float64)) @ keys.shown.T
-    made = made - torch.from_numpy(stat[chosen].astype(float))[:, None]
-    gap = (scores.exp() - made.exp()).masked_fill(~allowed, 0.0)
+    spans = look.spans[chosen]
+    wanted = weigh_rows(look.query[chosen], look.key, look.stat[chosen], spans)
+    made = weigh_rows(torch.from_numpy(query[chosen]), keys.shown, torch.from_numpy(stat[chosen]), spans)
+    gap = wanted - made
     return float(gap.abs().sum(1).max()) / 2 if gap.numel() else 0.0

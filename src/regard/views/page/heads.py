@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.engine.look import Look
+from regard.views.reading import count_heads, pick
 
 RULE = "low entropy, little weight on the first token, little around the diagonal"
 
@@ -41,30 +42,14 @@ def split(look: Look, sequence: int) -> list[Look]:
     >>> [head.entropy.shape for head in split(look(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)), 1)]
     [torch.Size([5]), torch.Size([5]), torch.Size([5])]
     """
-    *lead, _ = look.entropy.shape
-    heads = lead.pop() if len(lead) > 1 else 1
-    has_heads = look.entropy.ndim > 2
     names = [field.name for field in fields(look) if isinstance(getattr(look, field.name), Tensor)]
-    names = [name for name in names if name not in ("key", "chosen")]
-    ends = {"top_keys": 2, "top_weights": 2, "map": 2, "rows": 2, "query": 2, "spans": 2}
-    count = math.prod(lead)
-
-    def pick(x: Tensor, end: int) -> Tensor:
-        """(h, …) of the sequence."""
-        tail = x.shape[x.ndim - end :]
-        x = x.expand(*lead, *([heads] if has_heads else []), *tail)
-        return x.reshape(count, heads, *tail)[sequence].detach().cpu()
-
-    picked = {name: pick(getattr(look, name), ends.get(name, 1)) for name in names}
-    kept = None
-    if look.key is not None:
-        groups, (m, d) = (look.key.shape[-3] if has_heads else 1), look.key.shape[-2:]
-        kept = look.key.expand(*lead, *([groups] if has_heads else []), m, d).reshape(count, groups, m, d)[sequence]
-        kept = kept.detach().cpu()
+    picked = {name: pick(look, name, sequence).detach().cpu() for name in names if name not in ("key", "chosen")}
+    keys = None if look.key is None else pick(look, "key", sequence).detach().cpu()
+    count = count_heads(look)
     return [
         Look(**{name: x[h] for name, x in picked.items()}, chosen=look.chosen.cpu(), terms=look.terms, why=look.why,
-             key=None if kept is None else kept[h * len(kept) // heads])
-        for h in range(heads)
+             key=None if keys is None else keys[h * len(keys) // count])
+        for h in range(count)
     ]  # fmt: skip
 
 
