@@ -45,9 +45,21 @@ def test_what_is_skipped_is_said():
         np.concatenate([PICTURE, np.ones((6, 9, 1))], -1),
         GREY,
         GREY[None],
+        (PICTURE * 255).round().astype(np.int64),
+        np.concatenate([PICTURE, np.ones((6, 9, 1))], -1).transpose(2, 0, 1),
         torch.tensor(GREY)[..., None],
     ],
-    ids=["bytes", "tensor of bytes", "colours first", "four colours", "grey", "grey first", "grey last"],
+    ids=[
+        "bytes",
+        "tensor of bytes",
+        "colours first",
+        "four colours",
+        "grey",
+        "grey first",
+        "whole numbers",
+        "four colours first",
+        "grey last",
+    ],
 )
 def test_pictures_come_in_many_kinds(image):
     shown = views.patches([1.0], image).images[0].get_array()
@@ -120,6 +132,14 @@ def test_two_thousand_is_the_limit():
     assert MOST == 2000
 
 
+def test_two_rows_of_an_array_are_from_and_to_and_a_list_has_pairs():
+    square = [[0, 1], [2, 3]]
+    places = [(np.cos(turn), np.sin(turn)) for turn in np.pi / 2 - np.pi / 2 * np.arange(4)]
+    for given, (start, stop) in [(np.array(square), (0, 2)), (torch.tensor(square), (0, 2)), (square, (0, 1))]:
+        first, _ = list_arrows(views.edges([0.1, 0.2], given))
+        np.testing.assert_allclose(first._posA_posB, [places[start], places[stop]], atol=1e-9)
+
+
 def test_edges_both_ways_pass_each_other():
     one, two = list_arrows(views.edges([0.5, 0.5], [(0, 1), (1, 0)]))
     assert one.get_connectionstyle().rad == two.get_connectionstyle().rad == 0.12
@@ -147,14 +167,12 @@ def test_edges_both_ways_pass_each_other():
          "image must be (height, width), or that with 3 or 4 colours, got (2, 3, 5)."),
         (lambda: views.patches([1.0], PICTURE * 2 - 1),
          "image must be fractions from 0 to 1 or whole numbers from 0 to 255: undo its normalisation."),
-        (lambda: views.edges("x", [(0, 1)]),
-         "weights must be numbers and pairs two nodes for each: (edges,) and (edges, 2)."),
+        (lambda: views.edges("x", [(0, 1)]), "weights must be a list of numbers, one for each edge."),
         (lambda: views.edges([1.0, 2.0], [(0, 1)]),
-         "weights and pairs must be (edges,) and (edges, 2), got (2,) and (1, 2)."),
-        (lambda: views.edges([], np.ones((0, 2))),
-         "weights and pairs must be (edges,) and (edges, 2), got (0,) and (0, 2)."),
-        (lambda: views.edges([1.0], [(0, -1)]), "pairs must be numbers of nodes, 0 or more."),
-        (lambda: views.edges([1.0], [(0, 0.5)]), "pairs must be numbers of nodes, 0 or more."),
+         "weights must be one number for each of the 1 edges, got shape (2,)."),
+        (lambda: views.edges([], []), "pairs must have an edge at least: there is nothing to draw."),
+        (lambda: views.edges([1.0], [(0, -1)]), "pairs must be whole numbers of nodes, 0 or more, got -1."),
+        (lambda: views.edges([1.0], [(0, 0.5)]), "pairs must be whole numbers of nodes, 0 or more, got 0.5."),
         (lambda: views.edges([np.nan], [(0, 1)]), "weights must be finite: an edge has no width otherwise."),
         (lambda: views.edges([1.0], [(0, 1)], "here"), "positions must be numbers, two for each node."),
         (lambda: views.edges([1.0], [(0, 1)], [(0, 0)]),

@@ -21,11 +21,14 @@ from regard.views.figures.axes import (
 )
 from regard.views.figures.colours import share_scale
 from regard.views.labels import measure, show_line
-from regard.views.reading import Table, read_tokens, to_numbers
+from regard.views.pairs import read_pairs
+from regard.views.reading import Table, list_texts, read_tokens, to_numbers
 from regard.views.sheet import open_sheet
 
 # more edges than this are a blot: the strongest are drawn
 MOST = 2000
+# nodes that a circle has, where neither labels nor positions say how many there are
+MOST_NODES = 10_000
 # points: of a line at the top of the scale, and at its bottom; of many edges, all are thinner
 THICK, THIN, MANY = 4.0, 0.3, 100
 # self-loops that the title names at most
@@ -41,12 +44,13 @@ def edges(
     >>> axes.get_title(loc="left")
     'self-loops: 2 1.00'
 
-    `pairs` is (edges, 2), or (2, edges) as some libraries have it; `positions` is (nodes, 2), a circle without them.
-    Edges of a node with itself are small rings, and listed. Of more than 2,000 edges, the strongest are drawn, and the
-    title says so.
+    `pairs` is a list of pairs, or a tensor or an array (2, edges), from and to; `positions` is (nodes, 2), a circle
+    without them. Edges of a node with itself are small rings, and listed. Of more than 2,000 edges, the strongest are
+    drawn, and the title says so.
     """
     values, ends = _read_edges(weights, pairs)
-    places = _read_positions(positions, ends, labels)
+    labels = None if labels is None else list_texts(labels, "labels")
+    places = _read_positions(positions, int(ends.max()), labels)
     read_tokens(labels, len(places), "labels")
     # names, not tokens: their spaces need no sign
     names = [show_line(name) for name in labels or map(str, range(len(places)))]
@@ -76,25 +80,28 @@ def edges(
 
 
 def _read_edges(weights: Any, pairs: Any) -> tuple[Table, Any]:
+    ends = read_pairs(pairs, "pairs")
     try:
-        values, ends = to_numbers(weights), to_numbers(pairs)
+        values = to_numbers(weights)
     except (TypeError, ValueError, RuntimeError):
-        raise RegardError("weights must be numbers and pairs two nodes for each: (edges,) and (edges, 2).") from None
-    # two edges, both ways: as it stands
-    if ends.ndim == 2 and ends.shape[0] == 2 and ends.shape != (2, 2):
-        ends = ends.T
-    if values.ndim != 1 or ends.shape != (values.size, 2) or not values.size:
-        raise RegardError(f"weights and pairs must be (edges,) and (edges, 2), got {values.shape} and {ends.shape}.")
-    if (ends < 0).any() or (ends != np.floor(ends)).any() or not np.isfinite(ends).all():
-        raise RegardError("pairs must be numbers of nodes, 0 or more.")
+        raise RegardError("weights must be a list of numbers, one for each edge.") from None
+    if not len(ends):
+        raise RegardError("pairs must have an edge at least: there is nothing to draw.")
+    if values.shape != (len(ends),):
+        raise RegardError(f"weights must be one number for each of the {len(ends)} edges, got shape {values.shape}.")
     if not np.isfinite(values).all():
         raise RegardError("weights must be finite: an edge has no width otherwise.")
-    return values, ends.astype(int)
+    return values, ends
 
 
-def _read_positions(positions: Any, ends: Any, labels: Sequence[str] | None) -> Table:
-    count = max(int(ends.max()) + 1, len(labels or ()))
+def _read_positions(positions: Any, last: int, labels: Sequence[str] | None) -> Table:
+    count = max(last + 1, len(labels or ()))
+    read_tokens(labels, count, "labels")
     if positions is None:
+        if labels is None and count > MOST_NODES:
+            raise RegardError(
+                f"pairs name node {last}: a circle has room for {MOST_NODES}, so give labels or positions."
+            )
         # from the top, with the clock
         turn = np.pi / 2 - 2 * np.pi * np.arange(count) / count
         return np.stack((np.cos(turn), np.sin(turn)), 1)

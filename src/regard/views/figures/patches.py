@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from regard.core import RegardError
 from regard.views.figures.axes import add_bar, check_axes, clear_frame, fit, open_axes, write_title
 from regard.views.figures.colours import cover, share_scale
 from regard.views.fonts import PLAIN
+from regard.views.pixels import read_pixels
 from regard.views.reading import Table, to_numbers
 from regard.views.sheet import open_sheet
 
@@ -27,11 +27,11 @@ def patches(weights: Any, image: Any, grid: tuple[int, int] | None = None, *, sk
     >>> axes.images[-1].get_array().tolist()
     [[0.1, 0.2], [0.3, 0.4]]
 
-    `image` is (height, width), with 3 or 4 colours last or 3 first: whole numbers from 0 to 255 or fractions from 0
+    `image` is (height, width), with 3 or 4 colours last or first: whole numbers from 0 to 255 or fractions from 0
     to 1. `grid` is rows and columns of patches; without it, as many of each. `skip` leading weights belong to tokens
     that are no patches, as a class token; the title says how much weight they have.
     """
-    row, picture = _read_row(weights), _read_image(image)
+    row, picture = _read_row(weights), _read_grey(image)
     if isinstance(skip, bool) or not isinstance(skip, int) or not 0 <= skip < row.size:
         raise RegardError(f"skip must leave a patch of the {row.size} weights, got {str(skip)[:40]}.")
     rows, columns = _read_grid(grid, row.size - skip)
@@ -82,22 +82,7 @@ def _read_grid(grid: Any, count: int) -> tuple[int, int]:
     return int(grid[0]), int(grid[1])
 
 
-def _read_image(image: Any) -> npt.NDArray[np.float64]:
+def _read_grey(image: Any) -> npt.NDArray[np.float64]:
     """The picture in grey from 0 to 1: colours are for the weights."""
-    try:
-        pixels = image.detach().cpu().float().numpy() if isinstance(image, Tensor) else np.asarray(image)
-        whole = image.dtype == np.uint8 or str(image.dtype) == "torch.uint8" if hasattr(image, "dtype") else False
-        whole = whole or (pixels.dtype.kind in "iu")
-        pixels = pixels.astype(np.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise RegardError("image must be an array of pixels or a PIL image.") from None
-    if pixels.ndim == 3 and pixels.shape[-1] not in (1, 3, 4) and pixels.shape[0] in (1, 3):
-        pixels = np.moveaxis(pixels, 0, -1)
-    if pixels.ndim == 3 and pixels.shape[-1] in (1, 3, 4):
-        pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels[..., :3] @ np.array([0.299, 0.587, 0.114])
-    if pixels.ndim != 2 or not pixels.size:
-        raise RegardError(f"image must be (height, width), or that with 3 or 4 colours, got {pixels.shape}.")
-    pixels = pixels / 255 if whole else pixels
-    if not np.isfinite(pixels).all() or pixels.min() < -1e-6 or pixels.max() > 1 + 1e-6:
-        raise RegardError("image must be fractions from 0 to 1 or whole numbers from 0 to 255: undo its normalisation.")
-    return pixels
+    pixels = read_pixels(image)
+    return pixels[..., 0] if pixels.shape[-1] == 1 else pixels[..., :3] @ np.array([0.299, 0.587, 0.114])

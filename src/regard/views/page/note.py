@@ -24,9 +24,13 @@ PARTS = {
         "any row of {heads} from query in half precision, key in centred bytes, at most {worst} off in total variation",
         "{heads} 个头的任意一行可由半精度的查询和居中后按字节存储的键算出，总变差至多 {worst}",
     ),
+    "edges": (
+        "{unknown} unknown, outside of the largest of its query: the graph shows 0 there",
+        "{unknown} 条边的权重未知（不在其查询最大的权重之中），图中显示为 0",
+    ),
     "lists": ("the {weights} of each query for {heads}", "另有 {heads} 个头带有每个查询最大的 {weights} 个权重"),
 }
-NOUNS = {"heads": "head", "weights": "largest weight"}
+NOUNS = {"heads": "head", "weights": "largest weight", "unknown": "edge weight"}
 
 
 @dataclass

@@ -35,6 +35,7 @@ class Payload:
     entries: list[dict[str, Any]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)
     note: dict[str, str] = field(default_factory=dict)
+    told: Note = field(default_factory=Note)
 
     def read(
         self, seen: Mapping[str, Look], texts: Texts, model: int, first: int, sequence: int, sides: Sides | None
@@ -42,6 +43,11 @@ class Payload:
         """An entry for each head of each attention; `first` is the number of the model's first side."""
         kinds, checks = getattr(seen, "kinds", None) or {}, getattr(seen, "checks", None) or {}
         for layer, (name, look) in enumerate(seen.items()):
+            n, m = look.entropy.shape[-1], look.received.shape[-1]
+            if not n or not m:
+                raise RegardError(
+                    f"page seen[{name[:60]!r}] has no queries or no keys ({n} by {m}): there is nothing to show."
+                )
             count = math.prod(look.entropy.shape[:-2] if look.entropy.ndim > 2 else look.entropy.shape[:-1])
             if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < count:
                 raise RegardError(f"page sequence must be 0 to {count - 1} for {name[:60]!r}, got {sequence!r}.")
@@ -68,7 +74,7 @@ class Payload:
             look, blobs = self.heads[k].look, self.entries[k]["blobs"]
             for name in ("map", "entropy", "peak", "first", "received"):
                 blobs[name] = self.blobs.add_numbers(getattr(look, name).numpy())
-        told = Note()
+        told = self.told
         if len(ids) == len(self.entries):
             told.say("all", heads=len(ids))
         else:

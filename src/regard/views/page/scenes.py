@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import pathlib
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from regard.core import RegardError
 from regard.engine.look import Look
 from regard.views.page.blobs import Array
 from regard.views.page.payload import Payload
+from regard.views.pairs import read_pairs
+from regard.views.pixels import read_pixels
+from regard.views.reading import to_numbers
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def read_image(image: Any, grid: tuple[int, int] | None, skip: int, counts: Sequence[int]) -> dict[str, Any]:
-    """The picture as the page's data has it: a PNG file, or an array (rows, columns, 1, 3 or 4) or (3, rows, columns).
+    """The picture as the page's data has it: a PNG file, or an array of pixels.
 
     >>> read_image(np.zeros((4, 6, 3), np.uint8), (2, 3), 1, [7])["grid"]
     [2, 3]
@@ -30,21 +34,21 @@ def read_image(image: Any, grid: tuple[int, int] | None, skip: int, counts: Sequ
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise RegardError(f"page skip must be a whole number, 0 or more, got {skip!r}.")
     side = math.isqrt(max(max(counts) - skip, 0))
-    rows, columns = grid if grid is not None else (side, side)
+    rows, columns = _read_grid(grid) if grid is not None else (side, side)
     if rows * columns + skip not in counts:
         raise RegardError(
             f"page grid {rows} by {columns} and skip {skip} make {rows * columns + skip} tokens, the heads have"
             f" {max(counts)}: give grid=(rows, columns)."
         )
-    if isinstance(image, str | pathlib.Path):
-        raw = pathlib.Path(image).read_bytes()
+    if isinstance(image, str | os.PathLike):
+        raw = _read_file(pathlib.Path(image))
         if not raw.startswith(SIGNATURE) or len(raw) < 24:
             raise RegardError(
                 f"page image {pathlib.Path(image).name[:80]!r} is not a PNG file: convert it, or give an array."
             )
         width, height = struct.unpack(">II", raw[16:24])
     else:
-        pixels = _read_pixels(image)
+        pixels = (read_pixels(image, "page image") * 255).round().astype(np.uint8)
         (height, width), raw = pixels.shape[:2], write_png(pixels)
     url = "data:image/png;base64," + base64.b64encode(raw).decode()
     return {"width": width, "height": height, "png": url, "grid": [rows, columns], "skip": skip}
@@ -67,63 +71,82 @@ def write_png(pixels: Array) -> bytes:
 
 
 def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dict[str, Any]:
-    """Edges with the weight that their end gives to their start, for every head that sees all nodes."""
+    """Edges with the weight that their end gives to their start, for every head that sees all nodes.
+
+    A weight that is not known is NaN, and the page's note says so.
+    """
     given = graph if isinstance(graph, Mapping) else {"edges": graph}
     if "edges" not in given:
         raise RegardError(
             f"page graph must be edges, or a mapping with 'edges', got keys {sorted(map(str, given))}."[:200]
         )
-    edges = np.asarray(given["edges"].cpu() if isinstance(given["edges"], torch.Tensor) else given["edges"])
-    # two tensors' rows are from and to; a list of two pairs is pairs
-    if edges.ndim == 2 and edges.shape[0] == 2 and (edges.shape[1] != 2 or isinstance(given["edges"], torch.Tensor)):
-        edges = edges.T
-    nodes = [str(node) for node in given.get("nodes", sides[0]["labels"])]
-    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise RegardError(f"page graph edges must be whole numbers, (2, count) from and to, got shape {edges.shape}.")
-    if edges.size and not 0 <= edges.min() <= edges.max() < len(nodes):
+    edges = read_pairs(given["edges"], "page graph edges")
+    nodes = given.get("nodes", sides[0]["labels"])
+    if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+        raise RegardError(f"page graph nodes must be a list of names, got {type(nodes).__name__}.")
+    nodes = [str(node) for node in nodes]
+    if edges.size and edges.max() >= len(nodes):
         raise RegardError(f"page graph edges name node {edges.max()}, but there are {len(nodes)}: give labels for all.")
-    weights = {}
+    weights, unknown = {}, np.zeros(len(edges), dtype=bool)
     for head, entry in zip(payload.heads, payload.entries, strict=True):
         if head.n == head.m == len(nodes):
-            weights[str(entry["id"])] = payload.blobs.add_numbers(weigh_edges(head.look, edges))
+            values = weigh_edges(head.look, edges)
+            unknown |= np.isnan(values) & ~np.isnan(head.look.peak.numpy()[edges[:, 1]])
+            weights[str(entry["id"])] = payload.blobs.add_numbers(values)
     if not weights:
         raise RegardError(
             f"page graph has {len(nodes)} nodes, but no head has as many queries and keys: give its nodes."
         )
+    if unknown.any():
+        payload.told.say("edges", unknown=int(unknown.sum()))
+        payload.note = payload.told.join()
     shown: dict[str, Any] = {"nodes": nodes, "edges": edges.tolist(), "weights": weights}
     if given.get("at") is not None:
-        at = np.asarray(given["at"], dtype=float)
-        if at.shape != (len(nodes), 2):
+        try:
+            at = to_numbers(given["at"])
+        except (TypeError, ValueError, RuntimeError):
+            raise RegardError("page graph at must be numbers, two for each node.") from None
+        if at.shape != (len(nodes), 2) or not np.isfinite(at).all():
             raise RegardError(
-                f"page graph at must be a place (x, y) for each of the {len(nodes)} nodes, got shape {at.shape}."
+                f"page graph at must be a finite place (x, y) for each of the {len(nodes)} nodes, got shape {at.shape}."
             )
         shown["at"] = at.tolist()
     return shown
 
 
 def weigh_edges(look: Look, edges: Array) -> Array:
-    """The weight of query `to` for key `from`: from the map where it has a cell for each pair, else as it is known."""
-    start, stop = torch.from_numpy(edges[:, 0].astype(np.int64)), torch.from_numpy(edges[:, 1].astype(np.int64))
+    """The weight of query `to` for key `from`, as far as it is known; NaN where it is not."""
+    start, stop = torch.from_numpy(edges[:, 0]), torch.from_numpy(edges[:, 1])
     if look.block == (1, 1):
         return look.map[stop, start].numpy()
     if look.query is not None and look.key is not None and look.stat is not None and look.spans is not None:
         scores = (look.query[stop].double() * look.key[start].double()).sum(-1) - look.stat[stop].double()
         allowed = (start >= look.spans[stop, 0]) & (start < look.spans[stop, 1])
         return scores.exp().masked_fill(~allowed, 0.0).float().numpy()
-    hits = look.top_keys[stop] == start[:, None]
-    return (look.top_weights[stop] * hits).sum(-1).float().numpy()
+    keys = look.top_keys[stop]
+    hits = keys == start[:, None]
+    values = (look.top_weights[stop] * hits).sum(-1)
+    # a list that ends early, or has all keys, leaves nothing out
+    whole = (keys < 0).any(-1) | (keys.shape[-1] == len(look.received))
+    values = values.where(hits.any(-1) | whole, torch.nan)
+    for row, query in enumerate(look.chosen.tolist()):
+        values = torch.where(stop == query, look.rows[row, start].to(values), values)
+    return values.float().numpy()
 
 
-def _read_pixels(image: Any) -> Array:
-    pixels = np.asarray(image.detach().cpu() if isinstance(image, torch.Tensor) else image)
-    if pixels.ndim == 2:
-        pixels = pixels[..., None]
-    if pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4) and pixels.shape[0] in (1, 3, 4):
-        pixels = pixels.transpose(1, 2, 0)
-    if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
-        raise RegardError(f"page image must be (rows, columns, 1, 3 or 4) or (3, rows, columns), got {pixels.shape}.")
-    if pixels.dtype == np.uint8:
-        return pixels
-    if pixels.dtype.kind != "f" or not (np.isfinite(pixels).all() and pixels.min() >= 0 and pixels.max() <= 1):
-        raise RegardError("page image must be bytes (uint8), or numbers from 0 to 1: undo the model's normalisation.")
-    return (pixels * 255).round().astype(np.uint8)
+def _read_grid(grid: Any) -> tuple[int, int]:
+    is_pair = isinstance(grid, tuple | list) and len(grid) == 2
+    if not is_pair or not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in grid):
+        raise RegardError(f"page grid must be (rows, columns), two whole numbers above 0, got {str(grid)[:40]}.")
+    return grid[0], grid[1]
+
+
+def _read_file(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RegardError(
+            f"page image {path.name[:80]!r} cannot be read ({reason}): give a PNG file, or an array."
+        ) from None
