@@ -14,7 +14,9 @@ from regard.core import RegardError
 from regard.views.braille import plot
 from regard.views.fonts import choose_fonts
 from regard.views.labels import show_line
+from regard.views.reading import check_title
 from regard.views.sheet import LARGEST, check_path, open_sheet, save_figure
+from regard.views.terminal import check_console
 
 # Okabe and Ito's colours, told apart by every kind of eye; the next round of curves has another line
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
@@ -55,6 +57,10 @@ class Board:
                 raise RegardError(f"names of curves must be text, got {str(name)[:40]!r}.")
         if len(set(names)) < len(names):
             raise RegardError("names of curves must differ: two are the same.")
+        if "step" in names:
+            raise RegardError("names of curves must not be 'step': that is what they are drawn over.")
+        check_title(title)
+        check_console(console)
         self._points: dict[str, dict[float, float]] = {name: {} for name in names}
         self._is_open = not names
         self._title, self._console = title, console

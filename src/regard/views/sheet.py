@@ -62,6 +62,8 @@ def _quiet(name: str) -> Iterator[None]:
 
 def check_path(path: str | os.PathLike[str]) -> pathlib.Path:
     """Complains of an ending that is no picture's, before anything is drawn."""
+    if not isinstance(path, str | os.PathLike):
+        raise RegardError(f"path must be the name of a file, got {type(path).__name__}.")
     place = pathlib.Path(path)
     if place.suffix[1:].lower() not in ENDINGS:
         raise RegardError(f"{place} must end in .png, .svg or .pdf: the ending says what kind of picture it is.")
@@ -72,8 +74,13 @@ def save_figure(figure: Any, path: pathlib.Path) -> None:
     kind = path.suffix[1:].lower()
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, bbox_inches="tight", pad_inches=0.15, metadata=ENDINGS[kind])
+    write_file(path, content.getvalue())
+
+
+def write_file(path: pathlib.Path, content: str | bytes) -> None:
+    """A file, whole or not at all; what the system says against it in one line."""
     try:
-        write_whole(path, content.getvalue())
+        write_whole(path, content)
     # ValueError: a name that no file can have
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -38,6 +38,7 @@ def show(
     Without tokens, a table of heads: of this look, of a list, or of all that `watch` saw. In a terminal the tokens are
     shaded as well. `tokens` are the keys'.
     """
+    check_console(console)
     console = console if console is not None else _open_console()
     if tokens is None:
         console.print(_list_heads(list_looks(look), sequence, console.width))
@@ -55,6 +56,12 @@ def show(
     console.print(Text(f"{what}, head {head}"))
     for line in _set(labels, weights, max(console.width, 8)):
         console.print(line, no_wrap=True, overflow="crop", crop=False)
+
+
+def check_console(console: Any) -> None:
+    """Complains of what is neither None nor prints as rich does."""
+    if console is not None and not (callable(getattr(console, "print", None)) and hasattr(console, "width")):
+        raise RegardError(f"console must be a Console of rich, got {type(console).__name__}.")
 
 
 def _open_console() -> Any:

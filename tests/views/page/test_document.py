@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.core import files
+from regard.core import RegardError, files
 from regard.engine.look import look
 from regard.views.page import Page, build, label_tokens, page
 from tests.views.page.payloads import PAYLOADS
@@ -155,7 +155,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError("no space left")
 
     monkeypatch.setattr(files.os, "fsync", fail)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(RegardError, match=r"page\.html cannot be written \(no space left\): check the folder"):
         page({"a": see()}, list("xyz"), path)
     assert path.read_text(encoding="utf-8") == before
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]

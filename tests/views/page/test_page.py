@@ -77,6 +77,28 @@ def test_steps_are_joined():
     assert [(entry["name"], entry["n"]) for entry in read.entries] == [("a", 4)]
 
 
+def test_a_model_that_ran_twice_on_one_source_is_shown():
+    transformers = pytest.importorskip("transformers")
+    watching = pytest.importorskip("regard.watching")
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
+    config = transformers.T5Config(vocab_size=20, decoder_start_token_id=0, **sizes)
+    model = transformers.T5Model(config).eval()
+    source, target = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[0, 7, 8]])
+    with watching.watch(model, keep=True) as seen, torch.no_grad():
+        for _ in range(2):
+            model(input_ids=source, decoder_input_ids=target)
+    read = show(seen, {"source": SOURCE, "target": TARGET})
+    # two of an encoder, two of a decoder and two between them, each of two heads; none of them grown together
+    names = list(dict.fromkeys(entry["name"] for entry in read.entries))
+    assert len(read.entries) == 12
+    assert {name + "#2" for name in names[:3]} == set(names[3:])
+    assert {(entry["n"], entry["m"]) for entry in read.entries} == {(4, 4), (3, 3), (3, 4)}
+    shown = {(entry["name"], entry["head"]): entry["id"] for entry in read.entries}
+    for (name, head), entry in shown.items():
+        assert np.allclose(read.get(entry, "map"), seen[name].map[0, head], rtol=1e-3, atol=1e-6)
+
+
 def test_checks_names_and_labels_are_shown():
     check = types.SimpleNamespace(text=lambda: "16 rows recomputed: within 1.3x of float32's rounding")
     labels = label_tokens("a 猫!", [(0, 0), (0, 1), (2, 3), (2, 3), (3, 4)], ["<s>", None, None, None, None])
@@ -138,9 +160,34 @@ def test_edges_have_the_weight_of_their_end_for_their_start(cells, keep):
     assert read.data["graph"]["at"][3] == [0.0, 1.0]
 
 
-def test_two_edges_are_rows_of_from_and_to():
-    read = show(see(3), TARGET, graph=torch.tensor([[0, 1], [2, 2]]))
-    assert read.data["graph"]["edges"] == [[0, 2], [1, 2]]
+def test_two_edges_are_rows_of_from_and_to_and_a_list_has_pairs():
+    for graph in (torch.tensor([[0, 1], [2, 2]]), np.array([[0, 1], [2, 2]]), [(0, 2), (1, 2)], [[0, 2], [1, 2]]):
+        read = show(see(3), TARGET, graph=graph)
+        assert read.data["graph"]["edges"] == [[0, 2], [1, 2]]
+
+
+def test_edges_outside_of_the_largest_weights_are_not_known():
+    query, key = torch.zeros(1, 1, 20, 1), torch.zeros(1, 1, 20, 1)
+    # even weights to start with, and more for the first two keys; query 3 sees these two alone
+    allowed = torch.ones(20, 20).bool()
+    allowed[3, 2:] = False
+    bias = torch.zeros(20, 20)
+    bias[:, 0], bias[:, 1] = 2.0, 1.0
+    seen = look(query, key, bias=bias, mask=allowed, top=4, map=8, rows=(5,))
+    keys = seen.top_keys[0, 0, 7].tolist()
+    other = next(k for k in range(20) if k not in keys)
+    edges = [(0, 7), (other, 7), (9, 3), (19, 5), (1, 3)]
+    read = show(seen, [str(k) for k in range(20)], graph=edges)
+    dense = torch.softmax(bias.masked_fill(~allowed, -torch.inf), -1)
+    wanted = np.array([dense[stop, start] for start, stop in edges])
+    # a list that is not full has all there is, and a chosen row is whole
+    wanted[1] = np.nan
+    np.testing.assert_allclose(read.blob(read.data["graph"]["weights"]["0"]), wanted, rtol=2e-3)
+    said = "1 edge weight unknown, outside of the largest of its query: the graph shows 0 there"
+    assert said in read.data["note"]["en"]
+    assert "1 条边的权重未知" in read.data["note"]["zh"]
+    known = show(seen, [str(k) for k in range(20)], graph=edges[:1])
+    assert "unknown" not in known.data["note"]["en"]
 
 
 GREY = np.zeros((4, 4, 3), np.uint8)
@@ -179,16 +226,12 @@ MESSAGES = [
         lambda: page(see(3), TARGET, None, image=GREY, grid=(2, 2)),
     ),
     (
-        "page image must be (rows, columns, 1, 3 or 4) or (3, rows, columns), got (2, 2, 2).",
+        "page image must be (height, width), or that with 3 or 4 colours, got (2, 2, 2).",
         lambda: page(see(4), SOURCE, None, image=np.zeros((2, 2, 2), np.uint8)),
     ),
     (
-        "page image must be bytes (uint8), or numbers from 0 to 1: undo the model's normalisation.",
+        "page image must be fractions from 0 to 1 or whole numbers from 0 to 255: undo its normalisation.",
         lambda: page(see(4), SOURCE, None, image=np.full((2, 2, 3), -1.5)),
-    ),
-    (
-        "page graph edges must be whole numbers, (2, count) from and to, got shape (3,).",
-        lambda: page(see(3), TARGET, None, graph=[1, 2, 3]),
     ),
     (
         "page graph edges name node 7, but there are 3: give labels for all.",
@@ -203,7 +246,7 @@ MESSAGES = [
         lambda: page(see(3), TARGET, None, graph={"nodes": []}),
     ),
     (
-        "page graph at must be a place (x, y) for each of the 3 nodes, got shape (2, 2).",
+        "page graph at must be a finite place (x, y) for each of the 3 nodes, got shape (2, 2).",
         lambda: page(see(3), TARGET, None, graph={"edges": [[0, 1]], "at": [[0, 0], [1, 1]]}),
     ),
 ]

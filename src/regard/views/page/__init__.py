@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from regard.core import RegardError
-from regard.core.files import write_whole
 from regard.engine.look import Look
 from regard.views.page.build import assemble, measure_rest
 from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
 from regard.views.page.sides import Sides, Texts
 from regard.views.page.tokens import Labels, label_encoding, label_tokens
+from regard.views.reading import check_title
+from regard.views.sheet import write_file
 
 __all__ = ["Labels", "Page", "label_encoding", "label_tokens", "page"]
 
@@ -35,8 +36,10 @@ class Page:
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Written whole or not at all."""
+        if not isinstance(path, str | os.PathLike):
+            raise RegardError(f"page out must be the name of a file, or None, got {type(path).__name__}.")
         path = pathlib.Path(path)
-        write_whole(path, self.html)
+        write_file(path, self.html)
         return path
 
     def _repr_html_(self) -> str:
@@ -78,12 +81,19 @@ def page(
     the text. Where lengths and names do not say whose tokens an attention's queries and keys are, `sides` does:
     `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens: `(seen, tokens)`.
     `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens
-    that are no patch. `graph` is edges, (2, count) from and to, or a mapping of `edges` and node positions `at`.
+    that are no patch. `graph` is edges, or a mapping of `edges` and node positions `at`: a tensor or an array
+    (2, count) is from and to, a list is pairs (from, to). Calls of one module that are steps of decoding are shown as
+    one; other calls as they are, named name#2, name#3 and so on.
     """
     if lang not in ("en", "zh"):
         raise RegardError(f"page lang must be 'en' or 'zh', got {lang!r}.")
     if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
         raise RegardError(f"page heads must be a whole number above 0, got {heads!r}.")
+    if isinstance(other, tuple) and len(other) != 2:
+        raise RegardError(
+            f"page other must be what was seen, or a pair of that and its tokens, got {len(other)} of them."
+        )
+    check_title(title, "page title")
     texts = Texts(tokens)
     payload = Payload()
     own = _name(seen)
@@ -93,7 +103,7 @@ def page(
     if other is not None:
         again, words = (other[0], Texts(other[1], " B")) if isinstance(other, tuple) else (other, texts)
         first = len(described) if isinstance(other, tuple) else 0
-        theirs = _name(again)
+        theirs = _name(again, "other")
         payload.read(theirs, words, 1, first, sequence, sides)
         models = [f"A {models[0]}".strip(), f"B {getattr(theirs, 'model', '')}".strip()]
         described = described + words.describe() if first else texts.describe()
@@ -108,7 +118,7 @@ def page(
         extra["graph"] = read_graph(graph, payload, described)
     text = assemble(
         {
-            "version": 1, "title": title, "lang": lang, "note": payload.note, "sides": described,
+            "version": 1, "title": title or "", "lang": lang, "note": payload.note, "sides": described,
             "models": models, "entries": payload.entries,
             "blobs": payload.blobs.entries, **extra,
         },
@@ -127,11 +137,11 @@ def find_limit(tokens: int) -> float:
     return float(np.interp(tokens, [8192, 32768, 131072], [9.8e6, 24.5e6, 58e6]))
 
 
-def _name(seen: Seen) -> Mapping[str, Look]:
+def _name(seen: Any, name: str = "seen") -> Mapping[str, Look]:
     if isinstance(seen, Look):
         return {"attention": seen}
     if not isinstance(seen, Mapping) or not all(isinstance(look, Look) for look in seen.values()):
-        raise RegardError(f"page seen must be a look, or a mapping of names to looks, got {type(seen).__name__}.")
-    # steps of decoding with a cache are one attention, row by row
+        raise RegardError(f"page {name} must be a look, or a mapping of names to looks, got {type(seen).__name__}.")
+    # steps of decoding with a cache are one attention, row by row; calls that do not go on stay as they are
     joined: Mapping[str, Look] = seen.join() if getattr(seen, "steps", None) and hasattr(seen, "join") else seen
     return joined

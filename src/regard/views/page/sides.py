@@ -30,7 +30,7 @@ class Texts:
 
     def place(self, name: str, n: int, m: int, kind: str = "", sides: Sides | None = None) -> tuple[int, int]:
         """The sides of an attention's queries and keys: as told, or by their lengths, its kind and its name."""
-        for pattern, pair in (sides or {}).items():
+        for pattern, pair in _check(sides).items():
             if fnmatchcase(name, pattern):
                 return self._find(name, pattern, pair, n, m)
         sizes = [len(labels) for labels in self.labels]
@@ -81,7 +81,8 @@ class Texts:
         return sides
 
     def _find(self, name: str, pattern: str, pair: tuple[str, str], n: int, m: int) -> tuple[int, int]:
-        if len(pair) != 2 or not set(pair) <= set(self.names):
+        known = isinstance(pair, tuple | list) and all(isinstance(side, str) and side in self.names for side in pair)
+        if not known or len(pair) != 2:
             raise RegardError(f"page sides[{pattern[:40]!r}] must be two of {self.names}, got {pair!r}."[:200])
         query, key = self.names.index(pair[0]), self.names.index(pair[1])
         sizes = len(self.labels[query]), len(self.labels[key])
@@ -98,6 +99,15 @@ class Texts:
             self.names.append(name)
             self.labels.append(self.labels[key].tail(n))
         return self.names.index(name)
+
+
+def _check(sides: Any) -> Sides:
+    wrong = "" if sides is None or isinstance(sides, Mapping) else type(sides).__name__
+    for name in sides if isinstance(sides, Mapping) else ():
+        wrong = wrong if isinstance(name, str) else f"a name of {type(name).__name__}"
+    if wrong:
+        raise RegardError(f"page sides must be a mapping of names to (query side, key side), got {wrong}.")
+    return sides or {}
 
 
 def _keep(pairs: list[tuple[int, int]], rule: Any) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
@@ -46,9 +46,11 @@ class Labels:
         """Labels as they are, or plain strings as labels."""
         if isinstance(labels, Labels):
             return labels
-        if isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
+        listed = tuple(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else (None,)
+        texts = tuple(label for label in listed if isinstance(label, str))
+        if len(texts) != len(listed):
             raise RegardError(f"page tokens[{str(name)[:40]!r}] must be a list of strings, one per token: give labels.")
-        return cls(tuple(labels), (False,) * len(labels), (False,) * len(labels), False)
+        return cls(texts, (False,) * len(texts), (False,) * len(texts), False)
 
 
 def label_tokens(
