@@ -120,6 +120,30 @@ def test_comparisons(command, run_folder, transformer, tmp_path):
     assert {(0, "decoder.0.attention2"), (1, "decoder")} <= names
 
 
+def test_an_empty_text_is_compared_with_none(complaint, transformer, tmp_path):
+    out = tmp_path / "a.html"
+    line = complaint("look", transformer, TEXT, "--target", "xi'an", "--with", "", "--out", out, *QUICK)
+    assert "look text is empty: give some words." in line
+    assert not out.exists()
+
+
+def test_what_is_not_shown_of_either(command, transformer, tmp_path, monkeypatch):
+    from regard.tasks import look as room
+
+    inner, names = room.look_at, iter(("encoder.0.attention", "decoder.0.attention1"))
+
+    def look_at(*arguments, **options):
+        sight = inner(*arguments, **options)
+        sight.seen.skipped[next(names)] = "of no use"
+        return sight
+
+    monkeypatch.setattr(room, "look_at", look_at)
+    options = ("--target", "xi'an", "--with", "北京", "--out", tmp_path / "a.html")
+    _, _, err = command("look", transformer, TEXT, *options, *QUICK)
+    assert err.splitlines() == ["encoder.0.attention is not shown: of no use",
+                                "decoder.0.attention1 of the other is not shown: of no use"]  # fmt: skip
+
+
 def test_what_is_unknown_is_said(command, run_folder, tmp_path):
     status, _, err = command("look", run_folder, "西ψ安", "--out", tmp_path / "a.html", *QUICK)
     assert (status, err) == (0, "Parts of the text are unknown to this run.\n")

@@ -348,3 +348,19 @@ def test_real_text(data):
     for texts, kind in ((chinese, "characters"), (chinese, "bpe"), (german, "words"), (german, "bpe")):
         tokenizer = train_tokenizer(texts, kind, vocab_size=100_000 if kind != "bpe" else 4000)
         assert [tokenizer.decode(ids) for ids in tokenizer.encode_all(texts)] == texts
+
+
+@pytest.mark.parametrize("kind", ["bpe", "words", "spaces", "characters"])
+def test_spans_are_the_characters_of_each_token(kind):
+    texts = ["the café is in 西安, please", "naïve 北京", "two  spaces"]
+    tokenizer = train_tokenizer(texts, kind=kind, vocab_size=300)
+    for text in texts:
+        spans, ids = tokenizer.list_spans(text), tokenizer.encode(text)
+        assert len(spans) == len(ids)
+        # every character belongs to a token, in order; the bytes of one character share it
+        assert {k for start, stop in spans for k in range(start, stop)} == set(range(len(text)))
+        assert spans == sorted(spans)
+        for (start, stop), token in zip(spans, tokenizer.list_tokens(ids), strict=True):
+            assert "\ufffd" in token or token.strip() == text[start:stop].strip()
+    with pytest.raises(RegardError, match="texts must be unicode, text 0 has half a surrogate pair"):
+        tokenizer.list_spans("\ud800")

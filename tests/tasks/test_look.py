@@ -7,7 +7,9 @@ import torch
 
 from regard.core import RegardError
 from regard.tasks import telling
-from regard.tasks.look import _Speaker, label_said, look_at, look_at_run
+from regard.tasks.look import look_at, look_at_run
+from regard.tasks.saying import Speaker, label_said
+from regard.tasks.sight import Sight
 from regard.tasks.translator import Translator
 from tests.cli.small import build
 
@@ -106,7 +108,7 @@ def test_labels_of_what_was_said_join_to_its_text(kind):
     tokenizer = train_tokenizer(texts, kind=kind, vocab_size=264)
     for text in texts:
         ids = [*tokenizer.encode(text), EOS]
-        labels = label_said(ids, _Speaker(tokenizer.decode, {EOS: "<eos>"}))
+        labels = label_said(ids, Speaker(tokenizer.decode, {EOS: "<eos>"}))
         assert labels.text == tokenizer.decode(ids)
         assert len(labels) == len(ids)
         assert labels.labels[-1] == "<eos>"
@@ -117,7 +119,7 @@ def test_labels_of_what_was_said_join_to_its_text(kind):
 
 
 def test_half_a_character_at_the_end():
-    labels = label_said([7, 9], _Speaker(lambda ids: {(7,): "a", (7, 9): "a\ufffd", (): ""}[tuple(ids)], {}))
+    labels = label_said([7, 9], Speaker(lambda ids: {(7,): "a", (7, 9): "a\ufffd", (): ""}[tuple(ids)], {}))
     assert labels.text == "a"
     assert labels.marks == (False, True)
 
@@ -150,9 +152,25 @@ def test_pages_and_pictures(transformer, tmp_path):
         sight.draw(tmp_path / "a.txt")
 
 
+def test_two_sights_with_other_sides_are_two_pages():
+    from regard.engine.look import look
+    from regard.watching import Seen
+
+    def see(pair):
+        seen = Seen()
+        seen.add("layer", look(torch.eye(3)[None, None], torch.eye(3)[None, None]), "self")
+        labels = label_said([0, 1, 2], Speaker(lambda ids: "abc"[: len(ids)], {}))
+        return Sight(seen, dict.fromkeys(pair, labels), {"layer": pair})
+
+    one, other = see(("target", "source")), see(("source", "target"))
+    assert one.page(None, other=see(("target", "source"))).html
+    with pytest.raises(RegardError) as error:
+        one.page(None, other=other)
+    assert str(error.value) == "look other has 'layer' between other texts than this one: write two pages."
+
+
 def test_a_head_that_looks_next_door_tells_little():
     from regard.engine.look import look
-    from regard.tasks.look import Sight
     from regard.watching import Seen
 
     # head 0 attends to the token before, head 1 to the token five places on

@@ -9,7 +9,8 @@ import torch
 
 from regard.core import RegardError
 from regard.tasks.hugging import open_checkpoint
-from regard.tasks.look import look_at, look_at_text
+from regard.tasks.look import look_at
+from regard.tasks.look_hugging import look_at_text
 
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")

@@ -13,7 +13,7 @@ import typer
 from regard.cli.files import check_place, name_program, read_lines, read_stream
 
 if TYPE_CHECKING:
-    from regard.tasks.look import Sight
+    from regard.tasks.sight import Sight
 
 EXAMPLES = """\
   regard look runs/demo "介绍一下西安" --out attention.html
@@ -87,11 +87,13 @@ def look(
         sight = look_at(run, given, image=image, **options)
         again = None
         if other is not None or other_text is not None:
-            again = look_at(other or run, other_text or given, image=image, **options)
+            again = look_at(other or run, given if other_text is None else other_text, image=image, **options)
     for note in dict.fromkeys([*sight.notes, *(again.notes if again else ())]):
         print(note, file=sys.stderr)
     for name, reason in sight.seen.skipped.items():
         print(f"{name} is not shown: {reason}", file=sys.stderr)
+    for name, reason in again.seen.skipped.items() if again else ():
+        print(f"{name} of the other is not shown: {reason}", file=sys.stderr)
     if save is not None:
         sight.seen.save(save)
         print(f"All looks are in {save}: regard.watching.Seen.load reads them.", file=sys.stderr)

@@ -12,7 +12,7 @@ from regard.views.page.tokens import Labels
 from regard.views.sheet import check_path, open_sheet, save_figure
 
 if TYPE_CHECKING:
-    from regard.tasks.look import Sight
+    from regard.tasks.sight import Sight
 
 # more tokens than this are drawn as a map of blocks, not cell by cell
 FEW = 120

@@ -1,0 +1,61 @@
+"""Texts that go in, and labels of what comes out token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from regard.core import RegardError
+from regard.views.page import Labels, label_tokens
+
+# tokens before one that show how it is joined to them
+WINDOW = 16
+
+
+@dataclass(frozen=True)
+class Speaker:
+    decode: Callable[[list[int]], str]
+    special: Mapping[int, str]
+
+
+def label_said(ids: Sequence[int], speaker: Speaker) -> Labels:
+    """Labels of tokens that no text was cut into: what each adds to the text of those before it."""
+    spans: list[tuple[int, int]] = []
+    text, waiting = "", 0
+    for k, number in enumerate(ids):
+        piece = ""
+        if number not in speaker.special:
+            before = [x for x in ids[max(0, k - WINDOW) : k] if x not in speaker.special]
+            old, new = (speaker.decode(x).rstrip("\ufffd") for x in (before, [*before, number]))
+            piece = new.removeprefix(old) if new.startswith(old) else speaker.decode([number])
+        waiting += 1
+        spans.append((len(text), len(text)))
+        if piece:
+            # bytes that were no character yet belong to the one that is whole now
+            spans[k - waiting + 1 :] = [(len(text), len(text) + len(piece))] * waiting
+            text, waiting = text + piece, 0
+        elif number in speaker.special:
+            waiting = 0
+    return label_tokens(text, spans, [speaker.special.get(number) for number in ids])
+
+
+def end(labels: Labels) -> Labels:
+    return Labels((*labels.labels, "<eos>"), (*labels.special, True), (*labels.marks, False), labels.joined)
+
+
+def shift(labels: Labels, start: str) -> Labels:
+    """What the decoder had before it, where `labels` is what it produced."""
+    return Labels((start, *labels.labels[:-1]), (True, *labels.special[:-1]), (False, *labels.marks[:-1]), False)
+
+
+def clean(text: str, name: str = "text") -> str:
+    """As the translator reads it: line breaks are spaces."""
+    return " ".join(check_text(text, name).splitlines()).strip()
+
+
+def check_text(text: str, name: str) -> str:
+    if not text.strip():
+        raise RegardError(f"look {name} is empty: give some words.")
+    if any("\ud800" <= mark <= "\udfff" for mark in text):
+        raise RegardError(f"look {name} is not unicode (half a surrogate pair): read it as UTF-8.")
+    return text
