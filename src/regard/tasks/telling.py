@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from regard.core import RegardError
-from regard.engine.look import Look
 from regard.views.page.heads import measure, split
 from regard.views.page.tokens import Labels
 from regard.views.sheet import check_path, open_sheet, save_figure
@@ -23,23 +22,13 @@ def find_telling(sight: Sight) -> tuple[str, int]:
     found: list[tuple[float, str, int]] = []
     for name, look in sight.seen.items():
         is_own = sight.sides[name] != ("target", "source")
-        found += [(_rate(one, is_own), name, head) for head, one in enumerate(split(look, 0))]
+        found += [(measure(one, is_own).interest, name, head) for head, one in enumerate(split(look, 0))]
     if not found:
         raise RegardError("look saw no attention: none of the layers that were chosen ran.")
     crossed = [one for one in found if sight.sides[one[1]] == ("target", "source")]
     # of equals the first
     _, name, head = max(crossed or found, key=lambda one: one[0])
     return name, head
-
-
-def _rate(look: Look, is_own: bool) -> float:
-    """How much a head says; in a text of few tokens all are near, and only the neighbours are no news."""
-    value = measure(look).interest
-    if is_own and look.block == (1, 1):
-        table = look.map.double()
-        near = sum(float(table.diagonal(k).sum()) for k in (-1, 0, 1))
-        value *= 1 - near / max(float(table.sum()), 1e-9)
-    return value
 
 
 def list_labels(labels: Labels) -> list[str]:

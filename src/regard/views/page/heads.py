@@ -23,16 +23,32 @@ class Head:
     n: int
     m: int
     means: dict[str, float]
+    # whether a text attends to itself
+    is_own: bool = False
 
     @property
     def interest(self) -> float:
         """Between 0 and 1: sharp, and neither a sink nor a diagonal."""
         sharp = 1 - self.means["entropy"] / math.log(max(self.m, 2))
-        # what even weights would have within 8 tokens to either side
-        even = min(1.0, 17 / self.m)
-        near = max(0.0, (self.means["local"] - even) / (1 - even)) if even < 1 else 0.0
+        near = _exceed(self.means["local"], 17 / self.m)
+        if self.is_own:
+            # in a short text, 8 tokens to either side are all there is; of two texts, word by word is an alignment
+            near = max(near, _exceed(self._weigh_neighbours(), 3 / self.m))
         value = sharp * (1 - self.means["first"]) * (1 - near)
         return value if math.isfinite(value) else 0.0
+
+    def _weigh_neighbours(self) -> float:
+        """The share of the weights on a token itself and the two beside it; 0 where the map is not cell by cell."""
+        if self.look.block != (1, 1):
+            return 0.0
+        table = self.look.map.double()
+        near = sum(float(table.diagonal(self.m - self.n + k).sum()) for k in (-1, 0, 1))
+        return near / max(float(table.sum()), 1e-9)
+
+
+def _exceed(share: float, even: float) -> float:
+    """How far a share is above that of even weights, where 1 is all there is."""
+    return max(0.0, (share - even) / (1 - even)) if even < 1 else 0.0
 
 
 def split(look: Look, sequence: int) -> list[Look]:
@@ -53,13 +69,13 @@ def split(look: Look, sequence: int) -> list[Look]:
     ]  # fmt: skip
 
 
-def measure(look: Look) -> Head:
-    """A head with the means of its rows."""
+def measure(look: Look, is_own: bool = False) -> Head:
+    """A head with the means of its rows; `is_own` where a text attends to itself."""
     received = look.received.double()
     whole = float(received.sum())
     means = {name: float(getattr(look, name).double().mean()) for name in ("entropy", "first", "local", "distance")}
     means["received"] = float(received.max()) / whole if whole else 0.0
-    return Head(look, look.entropy.shape[-1], look.received.shape[-1], means)
+    return Head(look, look.entropy.shape[-1], look.received.shape[-1], means, is_own)
 
 
 def shrink(map: Tensor, n: int, width: int, longest: int = 64) -> np.ndarray:
