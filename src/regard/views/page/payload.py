@@ -53,14 +53,15 @@ class Payload:
                 raise RegardError(f"page sequence must be 0 to {count - 1} for {name[:60]!r}, got {sequence!r}.")
             told = str(kinds.get(name) or "")
             for number, part in enumerate(split(look, sequence)):
-                head = measure(part)
-                query, key = texts.place(name, head.n, head.m, told, sides)
+                query, key = texts.place(name, n, m, told, sides)
+                kind = told or ("self" if texts.are_one(query, key) else "cross")
+                head = measure(part, kind == "self")
                 self.heads.append(head)
                 self.entries.append(
                     {
                         "id": len(self.entries), "model": model, "name": name, "layer": layer, "head": number,
                         "queries": first + query, "keys": first + key, "n": head.n, "m": head.m,
-                        "kind": told or ("self" if texts.are_one(query, key) else "cross"), "stats": head.means,
+                        "kind": kind, "stats": head.means,
                         "exact": False, "why": part.why, "terms": part.terms, "check": _tell(checks.get(name)),
                         "width": list(part.block), "shape": list(part.map.shape), "blobs": {},
                     }
