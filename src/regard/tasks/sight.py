@@ -58,7 +58,7 @@ class Sight:
         return page(
             self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
             other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
-            skip=self.skip, sides=sides,
+            skip=self.skip, sides=sides, produced=self.said is not None,
         )  # fmt: skip
 
     def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:

@@ -11,6 +11,8 @@ import torch
 from regard import RegardError, mask
 from regard.engine.look import look
 from regard.views.page import label_tokens, page
+from regard.views.page.note import tell_check
+from regard.watching import Check
 from tests.views.page.reading import Read
 
 SOURCE, TARGET = ["a", "b", "c", "d"], ["x", "y", "<eos>"]
@@ -34,10 +36,9 @@ def place(read):
 class Seen(dict):
     """A mapping with what a watch knows besides."""
 
-    model = "tiny"
-
-    def __init__(self, looks, kinds=None, checks=None):
+    def __init__(self, looks, kinds=None, checks=None, model="tiny"):
         super().__init__(looks)
+        self.model = model
         self.kinds, self.checks = kinds or {}, checks or {}
 
 
@@ -103,7 +104,7 @@ def test_checks_names_and_labels_are_shown():
     check = types.SimpleNamespace(text=lambda: "16 rows recomputed: within 1.3x of float32's rounding")
     labels = label_tokens("a 猫!", [(0, 0), (0, 1), (2, 3), (2, 3), (3, 4)], ["<s>", None, None, None, None])
     read = show(Seen({"a": see(5), "b": see(5)}, checks={"a": check, "b": None}), labels, lang="zh", title="t")
-    assert [entry["check"] for entry in read.entries] == [check.text(), ""]
+    assert [entry["check"] for entry in read.entries] == [{"en": check.text()}, {}]
     assert read.data["models"] == ["tiny"]
     assert (read.data["lang"], read.data["title"], read.data["version"]) == ("zh", "t", 1)
     assert read.data["sides"] == [
@@ -117,7 +118,7 @@ def test_other_models_may_have_tokens_of_their_own():
     read = show(see(4), SOURCE, other=(Seen({"b": see(3)}), TARGET))
     assert [side["name"] for side in read.data["sides"]] == ["text", "text B"]
     assert [(entry["model"], entry["queries"], entry["n"]) for entry in read.entries] == [(0, 0, 4), (1, 1, 3)]
-    assert read.data["models"] == ["A", "B tiny"]
+    assert read.data["models"] == ["A", "B: tiny"]
 
 
 @pytest.mark.parametrize("kind", ["bytes", "numbers", "channels first", "grey", "file", "pil"])
@@ -284,5 +285,47 @@ def test_a_watched_model_is_shown():
         layer(torch.randn(1, 5, 8))
     read = show(seen, list("hello"))
     assert len(read.entries) == 2
-    assert "rows recomputed" in read.entries[0]["check"]
+    assert "rows recomputed" in read.entries[0]["check"]["en"]
     assert {entry["kind"] for entry in read.entries} == {"self"}
+
+
+def test_a_check_is_told_in_both_languages():
+    told = [
+        tell_check(x) for x in (Check(16, 2.6e-3, 2e-3, "bfloat16"), Check(4, 1.0, 1e-7, "float32"), Check(why="x"))
+    ]
+    assert told[0] == {
+        "en": "16 rows recomputed: within 1.3x of bfloat16's rounding",
+        "zh": "重算了 16 行，误差不超过 bfloat16 舍入误差的 1.3 倍",
+    }
+    assert "OFF" in told[1]["en"]
+    assert "不符" in told[1]["zh"]
+    assert told[2] == {"en": "not checked: x", "zh": "未检查：x"}
+
+
+def test_it_opens_on_the_most_telling_head():
+    even, sharp = see(5), look(torch.eye(5)[None, None].flip(-1), 50 * torch.eye(5)[None, None])
+    labels = list("abcde")
+    assert show({"a": even, "b": sharp}, labels).data["start"] == {"view": "grid", "entry": even.entropy.shape[1]}
+    assert show({"b": sharp}, labels).data["start"] == {"view": "text", "entry": 0}
+    cross = look(torch.eye(3, 5)[None, None], 50 * torch.eye(5)[None, None])
+    sides = {"source": labels, "target": list("xyz")}
+    assert show({"a": sharp, "decoder": cross}, sides).data["start"] == {"view": "align", "entry": 1}
+    assert show({"a": sharp}, labels, other={"a": sharp}).data["start"]["view"] == "compare"
+
+
+def test_what_is_compared_has_a_name():
+    one = Seen({"a": see(2)}, model="Bert")
+    other = Seen({"a": see(2)}, model="Llama")
+    assert show(one, ["to", " be"]).data["models"] == ["Bert"]
+    assert show(one, ["to", " be"], other=other).data["models"] == ["A: Bert", "B: Llama"]
+    assert show(one, ["to", " be"], other=(one, ["or", " not"])).data["models"] == ["A: to be", "B: or not"]
+    named = show(one, ["to", " be"], other=other, names=["first", "a very long name of a second run"])
+    assert named.data["models"] == ["A: first", "B: a very long name of a secon…"]
+    for names in ("ab", ["a"], [1, 2], 5):
+        with pytest.raises(RegardError, match=r"^page names must be two texts, one for each that is compared, got "):
+            page(one, ["to", " be"], out=None, other=other, names=names)
+
+
+def test_it_says_whether_labels_were_produced():
+    assert show({"a": see(2)}, ["to", " be"]).data["produced"] is False
+    assert show({"a": see(2)}, ["to", " be"], produced=True).data["produced"] is True

@@ -16,7 +16,7 @@ from regard.engine.look import Look
 from regard.views.page.build import assemble, measure_rest
 from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
-from regard.views.page.sides import Sides, Texts
+from regard.views.page.sides import Sides, Texts, check_names, name_models
 from regard.views.page.tokens import Labels, label_encoding, label_tokens
 from regard.views.reading import check_title
 from regard.views.sheet import write_file
@@ -67,6 +67,8 @@ def page(
     heads: int = 8,
     sequence: int = 0,
     sides: Sides | None = None,
+    produced: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Page:
     """Writes what was seen as one HTML file that needs nothing else: no server, no network.
 
@@ -82,8 +84,9 @@ def page(
     `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens: `(seen, tokens)`.
     `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens
     that are no patch. `graph` is edges, or a mapping of `edges` and node positions `at`: a tensor or an array
-    (2, count) is from and to, a list is pairs (from, to). Calls of one module that are steps of decoding are shown as
-    one; other calls as they are, named name#2, name#3 and so on.
+    (2, count) is from and to, a list is pairs (from, to). `produced` says that labels of a decoder's queries are what
+    each step produced, not what it read; `names` are those of the two that are compared. Calls of one module that are
+    steps of decoding are shown as one; other calls as they are, named name#2, name#3 and so on.
     """
     if lang not in ("en", "zh"):
         raise RegardError(f"page lang must be 'en' or 'zh', got {lang!r}.")
@@ -99,13 +102,14 @@ def page(
     own = _name(seen)
     payload.read(own, texts, 0, 0, sequence, sides)
     models = [str(getattr(own, "model", ""))]
+    names = check_names(names)
     described = texts.describe()
     if other is not None:
         again, words = (other[0], Texts(other[1], " B")) if isinstance(other, tuple) else (other, texts)
         first = len(described) if isinstance(other, tuple) else 0
         theirs = _name(again, "other")
         payload.read(theirs, words, 1, first, sequence, sides)
-        models = [f"A {models[0]}".strip(), f"B {getattr(theirs, 'model', '')}".strip()]
+        models = name_models([*models, str(getattr(theirs, "model", ""))], [texts, words], names)
         described = described + words.describe() if first else texts.describe()
     if not payload.entries:
         raise RegardError("page seen is empty: no attention ran under watch(…), or none was chosen.")
@@ -119,8 +123,8 @@ def page(
     text = assemble(
         {
             "version": 1, "title": title or "", "lang": lang, "note": payload.note, "sides": described,
-            "models": models, "entries": payload.entries,
-            "blobs": payload.blobs.entries, **extra,
+            "models": models, "produced": bool(produced), "start": payload.find_start(extra, other is not None),
+            "entries": payload.entries, "blobs": payload.blobs.entries, **extra,
         },
         payload.blobs.stores,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from regard.engine.look import Look
 from regard.views.page.blobs import Array, Blobs
 from regard.views.page.exact import Keys, measure_error, pack_query
 from regard.views.page.heads import Head, measure, shrink, split
-from regard.views.page.note import Note, tell_count
+from regard.views.page.note import Note, tell_check, tell_count
 from regard.views.page.sides import Sides, Texts
 
 # all heads have details where they take no more than this together
@@ -62,7 +62,7 @@ class Payload:
                         "id": len(self.entries), "model": model, "name": name, "layer": layer, "head": number,
                         "queries": first + query, "keys": first + key, "n": head.n, "m": head.m,
                         "kind": kind, "stats": head.means,
-                        "exact": False, "why": part.why, "terms": part.terms, "check": _tell(checks.get(name)),
+                        "exact": False, "why": part.why, "terms": part.terms, "check": tell_check(checks.get(name)),
                         "width": list(part.block), "shape": list(part.map.shape), "blobs": {},
                     }
                 )  # fmt: skip
@@ -87,6 +87,14 @@ class Payload:
         # a page that leaves nothing out has nothing to tell
         if len(ids) < len(self.entries) or not all(map(self._is_full, ids)):
             self.note = told.join()
+
+    def find_start(self, extra: Mapping[str, Any], is_pair: bool) -> dict[str, Any]:
+        """Where the page opens: on what was given beside the text, or on the most telling head."""
+        own = [k for k, entry in enumerate(self.entries) if entry["model"] == 0]
+        cross = [k for k in own if self.entries[k]["kind"] == "cross"]
+        entry = max(cross or own, key=lambda k: self.heads[k].interest)
+        view = "compare" if is_pair else "align" if cross else "text" if len(own) == 1 else "grid"
+        return {"view": next((name for name in ("image", "graph") if name in extra), view), "entry": entry}
 
     def _add_thumbs(self) -> None:
         images, scales = [], []
@@ -215,9 +223,3 @@ class Payload:
         known.add(look.key.data_ptr())
         keys = fresh * look.key.numel() * (1.25 if small else 2.5)
         return 2.5 * look.query.numel() + keys + 8 * self.heads[k].n
-
-
-def _tell(check: Any) -> str:
-    if check is None:
-        return ""
-    return str(check.text()) if hasattr(check, "text") else str(check)

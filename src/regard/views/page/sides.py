@@ -11,6 +11,9 @@ from regard.views.page.tokens import Labels
 
 Sides = Mapping[str, tuple[str, str]]
 
+# of a longer name or text only the beginning tells two things apart
+SHORT = 28
+
 
 class Texts:
     """The sides of a page: all texts whose tokens attend or are attended to.
@@ -113,3 +116,26 @@ def _check(sides: Any) -> Sides:
 def _keep(pairs: list[tuple[int, int]], rule: Any) -> list[tuple[int, int]]:
     """Those that follow the rule, or all where none does."""
     return [pair for pair in pairs if rule(*pair)] or pairs
+
+
+def check_names(names: Any) -> list[str] | None:
+    """The names of two things that are compared, as they were given."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Sequence) or [type(name) for name in names] != [str, str]:
+        raise RegardError(f"page names must be two texts, one for each that is compared, got {str(names)[:60]}.")
+    return list(names)
+
+
+def name_models(models: list[str], texts: list[Texts], names: list[str] | None) -> list[str]:
+    """What two that are compared are called: as told, by their models, or by their texts where the model is one.
+
+    >>> one, other = Texts(["to", " be"]), Texts(["or", " not"])
+    >>> name_models(["Bert", "Bert"], [one, other], None)
+    ['A: to be', 'B: or not']
+    """
+    if names is None:
+        said = ["".join(text.labels[0].labels) for text in texts]
+        names = said if len(set(models)) == 1 and len(set(said)) == 2 else models
+    short = [name if len(name) <= SHORT else f"{name[: SHORT - 1]}…" for name in names]
+    return [f"{letter}: {name}" if name else letter for letter, name in zip("AB", short, strict=True)]
