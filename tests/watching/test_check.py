@@ -11,9 +11,10 @@ from regard.bias import Alibi, Dense
 from regard.core import Sizes
 from regard.engine.attend import OBSERVERS
 from regard.engine.call import Call
+from regard.engine.look import look
 from regard.mask import Allowed, Causal, Full
 from regard.score import Additive, Cosine, Custom, Dot
-from regard.watching import watch
+from regard.watching import record, watch
 from regard.watching.check import check_rows
 from regard.weigh import Entmax, Sigmoid, Softmax
 
@@ -114,3 +115,91 @@ def test_a_watch_warns_of_weights_that_were_not_used():
     finally:
         OBSERVERS.remove(lie)
     assert not seen.checks["Plain"].holds
+
+
+LIES = {
+    "top_weights": lambda x: x * 0.9,
+    "top_keys": lambda x: x.roll(1, -1),
+    "entropy": lambda x: x + 0.02,
+    "peak": lambda x: x * 0.95,
+    "total": lambda x: x + 0.02,
+    "first": lambda x: x + 0.01,
+    "local": lambda x: x - 0.02,
+    "distance": lambda x: x * 1.05,
+    "received": lambda x: x * 3,
+    "map": lambda x: torch.full_like(x, 0.5),
+    "stat": lambda x: x + 0.05,
+    "query": lambda x: x * 1.5,
+    "spans": lambda x: torch.stack((x[..., 0] + 1, x[..., 1]), -1),
+}
+
+
+def look_at(call, query, key, **options):
+    return look(query, key, score=call.score, weigh=call.weigh, mask=call.mask, bias=call.bias, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("field", LIES)
+def test_it_fails_for_a_look_that_says_something_else(field, dtype):
+    call, query, key, value, out = make(dtype)
+    seen = look_at(call, query, key, keep=True, window=2)
+    assert check_rows(call, query, key, value, out, seen, 2).holds
+    lie = replace(seen, **{field: LIES[field](getattr(seen, field))})
+    check = check_rows(call, query, key, value, out, lie, 2)
+    assert check.ratio < 4
+    assert not check.holds
+    assert "OFF, its look says something else" in check.text()
+    assert f"({'kept' if field in ('stat', 'query', 'spans') else field})" in check.text()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("cells", [3, 16])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"mask": Causal()},
+        {"bias": Alibi()},
+        {"weigh": Softmax(torch.tensor([0.3, -2.0, 1.0, 400.0]))},
+        {"weigh": Sigmoid()},
+        {"weigh": Entmax(1.5)},
+        {"score": Cosine(3.0)},
+        {"score": Dot(9.0)},
+        {"score": Additive(torch.linspace(-1, 1, 32).view(4, 8))},
+        {"score": Custom(lambda query, key: query @ key.transpose(-1, -2))},
+    ],
+    ids=str,
+)
+def test_it_holds_for_what_look_does(terms, cells, dtype):
+    call, query, key, value, out = make(dtype, **terms)
+    seen = look_at(call, query, key, keep=True, map=cells, top=4)
+    check = check_rows(call, query, key, value, out, seen)
+    assert check.holds, check
+    assert check.shown < 0.5, check
+
+
+def test_a_watch_warns_of_looks_that_say_something_else(monkeypatch):
+    class Plain(nn.Module):
+        def forward(self, x):
+            return attend(x, x, x)
+
+    def lie(*args, **options):
+        seen = look(*args, **options)
+        return replace(seen, map=seen.map * 0 + 0.5, top_weights=seen.top_weights * 0.1, received=seen.received * 3)
+
+    monkeypatch.setattr(record, "look", lie)
+    with pytest.warns(UserWarning, match="watch: 1 of 1 looks do not explain"), watch(Plain()) as seen:
+        attend(*[rows(1, 2, 5, 4)] * 3)
+    assert not seen.checks["attend"].holds
+
+
+def test_scores_that_half_precision_does_not_have():
+    # eager's own row would not be a number there, and anything would be within that
+    query, key = (40 + rows(1, 1, 6, 64) for _ in range(2))
+    query, key, value = query.half(), key.half(), rows(1, 1, 6, 8).half()
+    call = Call(Sizes((1,), 1, 1, 6, 6, 64, 64, 8, torch.float16), Dot(), Softmax(), Full())
+    right = torch.softmax(query.double() @ key.double().transpose(-1, -2) / 8, -1) @ value.double()
+    assert (query.double() @ key.double().transpose(-1, -2)).max() > 65504
+    assert check_rows(call, query, key, value, right.half()).holds
+    check = check_rows(call, query, key, value, torch.full_like(value, 5.0))
+    assert not check.holds
+    assert check.rounding < 1

@@ -13,10 +13,14 @@ from regard.core import Term, Tile
 from regard.engine.call import Call
 from regard.engine.check import check
 from regard.engine.fold import fold
+from regard.engine.look import Look
+from regard.watching.shown import Rows, compare, compare_sums
 
 ROWS = 16
 # kernels round in places of their own: what differs by more than this times eager's own error is something else
 MOST = 8.0
+# of rows that are compared at a time
+NUMBERS = 2**20
 T = TypeVar("T", bound=Term)
 
 
@@ -27,8 +31,9 @@ class Check:
     >>> Check(16, 2.6e-3, 2e-3, "bfloat16").text()
     "16 rows recomputed: within 1.3x of bfloat16's rounding"
 
-    `error` is the largest difference, and `rounding` that of an eager computation in the layer's own dtype. Where no
-    row was made again, `why` says why.
+    `error` is the largest difference, and `rounding` that of an eager computation in the layer's own dtype. `shown` is
+    how far the look's own numbers lie from the same rows, in units of what they may, and `worst` which of them is the
+    farthest. Where no row was made again, `why` says why.
     """
 
     rows: int = 0
@@ -36,6 +41,8 @@ class Check:
     rounding: float = 0.0
     dtype: str = ""
     why: str = ""
+    shown: float = 0.0
+    worst: str = ""
 
     @property
     def ratio(self) -> float:
@@ -52,7 +59,7 @@ class Check:
     @property
     def holds(self) -> bool:
         """False where the weights cannot be those that were used; True too where nothing was checked."""
-        return not self.rows or self.ratio <= MOST
+        return not self.rows or (self.ratio <= MOST and self.shown <= 1.0)
 
     def text(self) -> str:
         """One line for a page or a table."""
@@ -60,12 +67,17 @@ class Check:
             return f"not checked: {self.why}" if self.why else "not checked"
         times = f"{self.ratio:.1f}x of {self.dtype}'s rounding" if self.ratio < 1e4 else f"by {self.error:.1e}"
         rows = f"{self.rows} row{'s' if self.rows > 1 else ''} recomputed"
+        if self.ratio <= MOST and not self.holds:
+            return f"{rows}: OFF, its look says something else ({self.worst})"
         return f"{rows}: within {times}" if self.holds else f"{rows}: OFF, {times}: these are not the weights used"
 
 
 @torch.no_grad()
-def check_rows(call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor) -> Check:
-    """The check of a call whose terms are as they were given; `out` is what the layer made of it, in query's axes."""
+def check_rows(
+    call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor, look: Look | None = None, window: int = 8
+) -> Check:
+    """The check of a call whose terms are as they were given, and of a look at it; `out` is what the layer made of it,
+    in query's axes."""
     if call.dropout:
         return Check(why="dropout was on, and weights are shown before it")
     sizes = check(query, key, value, call.score)
@@ -81,13 +93,39 @@ def check_rows(call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tenso
     error = rounding = 0.0
     places = torch.randperm(sizes.b * sizes.n, generator=noise)[:ROWS].tolist()
     heads = torch.randint(sizes.h, (len(places),), generator=noise).tolist()
+    shown = {} if look is None else compare_sums(look)
+    made: list[tuple[int, int, int, Tensor, Tensor]] = []
     with torch.autocast(sizes.device.type, enabled=False):
-        for place, head in zip(places, heads, strict=True):
+        for at, (place, head) in enumerate(zip(places, heads, strict=True)):
             tile = rows.choose(place // sizes.n, head, place % sizes.n)
-            exact, rounded = rows.make(tile, torch.float64), rows.make(tile, out.dtype).double()
+            (weights, exact), (rounded_weights, rounded) = rows.make(tile, torch.float64), rows.make(tile, out.dtype)
+            if not bool(rounded.isfinite().all()) and bool(exact.isfinite().all()):
+                # scores that this dtype does not have: kernels compute them in single precision
+                rounded_weights, rounded = rows.make(tile, torch.float32)
             error = max(error, _differ(rows.cut(out, tile).double(), exact))
-            rounding = max(rounding, _differ(rounded, exact), rows.round_off(exact, out.dtype))
-    return Check(len(places), error, rounding, str(out.dtype).removeprefix("torch."))
+            off = _differ(rounded.double(), exact)
+            rounding = max(rounding, off if math.isfinite(off) else 0.0, rows.round_off(exact, out.dtype))
+            if look is None:
+                continue
+            own = 0, head - tile.h.start, 0
+            made.append((place // sizes.n, head, place % sizes.n, weights[own], rounded_weights[own]))
+            # many rows at a time, but not many numbers
+            if len(made) * sizes.m >= NUMBERS or at + 1 == len(places):
+                for name, off_by in compare(look, sizes, _gather(made), out.dtype, window, MOST).items():
+                    shown[name] = torch.maximum(shown[name], off_by) if name in shown else off_by
+                made.clear()
+    far: dict[str, float] = (
+        dict(zip(shown, torch.stack(list(shown.values())).tolist(), strict=True)) if shown else {"": 0.0}
+    )
+    worst = max(far, key=far.__getitem__)
+    dtype = str(out.dtype).removeprefix("torch.")
+    return Check(len(places), error, rounding, dtype, "", far[worst], worst if far[worst] > 1.0 else "")
+
+
+def _gather(made: list[tuple[int, int, int, Tensor, Tensor]]) -> Rows:
+    device = made[0][3].device
+    b, h, i = torch.tensor([row[:3] for row in made], device=device).unbind(-1)
+    return Rows(b, h, i, torch.stack([row[3] for row in made]), torch.stack([row[4] for row in made]))
 
 
 class _Rows:
@@ -107,8 +145,8 @@ class _Rows:
         """The tile's queries of (b, h, n, …)."""
         return rows[tile.b.start : tile.b.stop, tile.h.start : tile.h.stop, tile.i.start : tile.i.stop]
 
-    def make(self, tile: Tile, dtype: torch.dtype) -> Tensor:
-        """The row's weighted values, computed in this dtype."""
+    def make(self, tile: Tile, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The row's weights and weighted values, computed in this dtype."""
         call, s = self.call, self.call.sizes
         served = max(s.h // max(s.g, 1), 1)
         groups = torch.tensor([h // served for h in tile.h], device=s.device)
@@ -125,7 +163,7 @@ class _Rows:
         weights = _cast(call.weigh, dtype)(scores, None if allowed is None else allowed.expand(scores.shape), tile)
         weights = weights.to(dtype)
         # NaN in a value that has no weight is never read
-        return weights @ value.to(dtype).masked_fill(weights.transpose(-1, -2) == 0, 0.0)
+        return weights, weights @ value.to(dtype).masked_fill(weights.transpose(-1, -2) == 0, 0.0)
 
     def round_off(self, exact: Tensor, dtype: torch.dtype) -> float:
         """The least that any computation in this dtype may be off by."""

@@ -93,7 +93,15 @@ def _read_head(said: Any, seen: Seen) -> list[dict[str, Any]]:
     for entry in said["entries"]:
         texts = dict.fromkeys(("name", "module", "kind", "terms", "why"), str)
         _need_kinds(entry, texts | {"step": bool, "check": dict})
-        numbers = {"rows": int, "error": float, "rounding": float, "dtype": str, "why": str}
+        numbers = {
+            "rows": int,
+            "error": float,
+            "rounding": float,
+            "dtype": str,
+            "why": str,
+            "shown": float,
+            "worst": str,
+        }
         _need_kinds(entry["check"], numbers)
         if entry["kind"] not in ("self", "cross") or entry["name"] in names or entry["check"]["rows"] < 0:
             raise ValueError("an entry is not as it should be")

@@ -72,7 +72,9 @@ class Recorder:
             return
         checks: list[Check] = []
         if out is not None:
-            reason = self.guard(numbered, lambda: checks.append(check_rows(call, query, key, value, out)))
+            reason = self.guard(
+                numbered, lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window))
+            )
         check = checks[0] if checks else Check(why=reason or "its output was not seen")
         self.seen.add(numbered, found[0], kind, steps[0], check, name)
 

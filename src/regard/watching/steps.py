@@ -64,16 +64,19 @@ class Follower:
 def _digest(key: Tensor) -> Tensor:
     """Two numbers for each key: what reorders a cache, or has other keys in it, changes them."""
     # halves: a norm may leave the sum of a whole row at zero
-    half = key.shape[-1] // 2
-    return torch.stack([x.sum(-1, dtype=torch.float64) for x in (key[..., :half], key[..., half:])], -1)
+    half, dtype = key.shape[-1] // 2, torch.promote_types(key.dtype, torch.float32)
+    return torch.stack([x.sum(-1, dtype=dtype) for x in (key[..., :half], key[..., half:])], -1)
 
 
 def _is_grown(before: Tensor, after: Tensor, n: int) -> bool:
     """Whether these are the keys before, and n more."""
     m = before.shape[-2]
-    if not m or after.shape[-2] != m + n or before.shape[:-2] != after.shape[:-2] or before.device != after.device:
+    if not m or after.shape[-2] != m + n or before.shape[:-2] != after.shape[:-2]:
+        return False
+    if (before.dtype, before.device) != (after.dtype, after.device):
         return False
     after = after[..., :m, :]
     # sums of the same numbers in another order differ in their last bits
     size = float(before.abs().nan_to_num(0.0, 0.0, 0.0).amax())
-    return torch.allclose(before, after, rtol=0.0, atol=1e-12 * size, equal_nan=True)
+    least = 1e-12 if before.dtype == torch.float64 else 4e-6
+    return torch.allclose(before, after, rtol=0.0, atol=least * size, equal_nan=True)
