@@ -64,8 +64,8 @@ def test_every_name_is_there_when_asked_for():
 
     assert all(getattr(regard, name).__name__.rpartition(".")[2] == name for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))
-    with pytest.raises(AttributeError, match="has no attribute 'look'"):
-        regard.look  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'behold'"):
+        regard.behold  # noqa: B018
 
 
 def test_the_probe_sees_a_slow_and_heavy_import(tmp_path):
