@@ -89,6 +89,29 @@ DAMAGE = {
     "spans out of range": lambda said, tensors, head: tensors["0.spans"].fill_(8),
     "another key": lambda said, tensors, head: tensors.update({"0.key": tensors["0.key"][..., :3].clone()}),
     "no axis": lambda said, tensors, head: tensors.update({"0.entropy": torch.zeros(())}),
+    "keys without axes": lambda said, tensors, head: tensors.update({"0.top_keys": torch.tensor(0)}),
+    "a query without axes": lambda said, tensors, head: tensors.update({"0.query": torch.tensor(0.0)}),
+    "a map without axes": lambda said, tensors, head: tensors.update({"0.map": torch.tensor(0.0)}),
+    "a key without axes": lambda said, tensors, head: tensors.update({"0.key": torch.tensor(0.0)}),
+    "spans without axes": lambda said, tensors, head: tensors.update({"0.spans": torch.zeros((), dtype=torch.int32)}),
+    "other leading axes of a key": lambda said, tensors, head: tensors.update({"0.key": torch.zeros(3, 2, 7, 8)}),
+    "a key of no groups": lambda said, tensors, head: tensors.update({"0.key": torch.zeros(2, 0, 7, 8)}),
+    "a key of three groups": lambda said, tensors, head: tensors.update({"0.key": torch.zeros(2, 3, 7, 8)}),
+    "other leading axes of spans": lambda said, tensors, head: tensors.update(
+        {"0.spans": torch.zeros(3, 5, 5, 2, dtype=torch.int32)}
+    ),
+    "spans of long": lambda said, tensors, head: tensors.update({"0.spans": tensors["0.spans"].long()}),
+    "keys of int": lambda said, tensors, head: tensors.update({"0.top_keys": tensors["0.top_keys"].int()}),
+    "half precision": lambda said, tensors, head: tensors.update({"0.entropy": tensors["0.entropy"].bfloat16()}),
+    "eight bits": lambda said, tensors, head: tensors.update({"0.map": tensors["0.map"].to(torch.float8_e4m3fn)}),
+    "a map of no blocks": lambda said, tensors, head: tensors.update({"0.map": torch.zeros(2, 4, 4, 7)}),
+    "more keys than there are": lambda said, tensors, head: tensors.update(
+        {
+            "0.top_keys": torch.zeros(2, 4, 5, 9, dtype=torch.int64),
+            "0.top_weights": torch.zeros(2, 4, 5, 9),
+        }
+    ),
+    "a module that is none": lambda said, tensors, head: said["entries"][0].update(module=3),
     "a name twice": lambda said, tensors, head: said["entries"][1].update(name="a"),
     "another word": lambda said, tensors, head: said["entries"][0].update(kind="both"),
     "a name that is none": lambda said, tensors, head: said["entries"][0].update(name=3),
@@ -188,3 +211,29 @@ def test_a_check_can_be_told():
     off = Check(16, 1.0, 1e-7, "float32")
     assert not off.holds
     assert "these are not the weights used" in off.text()
+
+
+def test_a_folder_is_no_file(tmp_path):
+    seen = make()
+    with pytest.raises(RegardError, match=fit("X is a folder: seen.save(…) needs the name of a file.")):
+        seen.save(tmp_path)
+    (tmp_path / "a").write_text("")
+    with pytest.raises(RegardError, match=fit("X cannot be written (X): seen.save(…) needs a folder that it may use.")):
+        seen.save(tmp_path / "a" / "x.safetensors")
+    with pytest.raises(RegardError, match=fit("a path must be a text or a path, got int.")):
+        seen.save(5)
+    with pytest.raises(RegardError, match=fit("a path must be a text or a path, got NoneType.")):
+        Seen.load(None)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_table_has_plain_characters(tmp_path):
+    seen = make()
+    seen.model = "a\x1b[2Jb\nc"
+    seen.add("x\x1b[2J\ny", seen["a"], "self", check=Check(1, 0.0, 1.0, "a\x1b[2J"))
+    seen.skipped["z\x07"] = "it \x1b]0;x\x07 was"
+    path = tmp_path / "x.safetensors"
+    seen.save(path)
+    for text in (repr(seen), repr(Seen.load(path)), repr(seen.join())):
+        assert all(x.isprintable() for x in text.replace("\n", ""))
+        assert len(text.splitlines()) == 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import pathlib
 from dataclasses import asdict, fields
@@ -16,18 +15,23 @@ from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.engine.look import Look
 from regard.watching.check import Check
-from regard.watching.seen import Seen
+from regard.watching.seen import Seen, plain
 
 S = TypeVar("S", bound=Seen)
 FORMAT = "regard.seen.1"
 _KEPT = "query", "key", "stat", "spans"
 _TENSORS = tuple(field.name for field in fields(Look) if field.name not in ("terms", "why"))
-_WHOLE = "top_keys", "chosen", "spans"
+_DTYPES = {"top_keys": (torch.int64,), "chosen": (torch.int64,), "spans": (torch.int32,)}
+# the fewest that each can have
+_AXES = {"entropy": 1, "received": 1, "top_keys": 2, "map": 2, "query": 2, "key": 2}
 
 
 def save(seen: Seen, path: str | os.PathLike[str]) -> None:
     """Write all looks to one file, whole or not at all."""
     safetensors = _need()
+    path = _find(path)
+    if path.is_dir():
+        raise RegardError(f"{_short(path)} is a folder: seen.save(…) needs the name of a file.")
     tensors: dict[str, Tensor] = {}
     entries = []
     for number, (name, look) in enumerate(seen.items()):
@@ -47,7 +51,14 @@ def save(seen: Seen, path: str | os.PathLike[str]) -> None:
         )
     head = {"model": seen.model, "cells": seen.cells, "entries": entries, "skipped": seen.skipped}
     text = json.dumps(head, ensure_ascii=True, allow_nan=True)
-    write_whole(pathlib.Path(path), safetensors.save(tensors, {"format": FORMAT, "seen": text}))
+    content = safetensors.save(tensors, {"format": FORMAT, "seen": text})
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        cause = plain(error.strerror or type(error).__name__)[:40]
+        raise RegardError(
+            f"{_short(path)} cannot be written ({cause}): seen.save(…) needs a folder that it may use."
+        ) from None
 
 
 def load(path: str | os.PathLike[str], seen: S) -> S:
@@ -55,7 +66,7 @@ def load(path: str | os.PathLike[str], seen: S) -> S:
     _need()
     from safetensors import SafetensorError, safe_open
 
-    path = pathlib.Path(path)
+    path = _find(path)
     if not path.is_file():
         raise RegardError(f"{_short(path)} is not there: seen.save(…) writes such a file.")
     try:
@@ -77,11 +88,11 @@ def load(path: str | os.PathLike[str], seen: S) -> S:
                 seen.add(entry["name"], look, entry["kind"], entry["step"], check, module)
             if names:
                 raise ValueError(f"nothing is said of {min(names)[:20]}")
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         if isinstance(error, RegardError):
             raise
         cause = str(error).splitlines()[0][:60] if str(error) else type(error).__name__
-        raise RegardError(f"{_short(path)} is damaged ({_plain(cause)}): write it again with seen.save(…).") from None
+        raise RegardError(f"{_short(path)} is damaged ({plain(cause)}): write it again with seen.save(…).") from None
     return seen
 
 
@@ -126,32 +137,36 @@ def _check_look(found: dict[str, Tensor]) -> None:
     if not needed <= set(found) or (found.keys() & set(_KEPT)) not in (set(), set(_KEPT)):
         raise ValueError("tensors are missing")
     for name, x in found.items():
-        whole = not x.is_floating_point() and x.dtype in (torch.int32, torch.int64)
-        if (name in _WHOLE) != whole or (name not in _WHOLE and not x.is_floating_point()):
+        if x.dtype not in _DTYPES.get(name, (torch.float32, torch.float64)):
             raise ValueError(f"{name} is of another kind")
-    if not found["entropy"].ndim or not found["received"].ndim or found["chosen"].ndim != 1:
+    if found["chosen"].ndim != 1 or any(found[name].ndim < axes for name, axes in _AXES.items() if name in found):
         raise ValueError("an axis is missing")
     *lead, n = found["entropy"].shape
     m, k, count = found["received"].shape[-1], found["top_keys"].shape[-1], len(found["chosen"])
-    r, c = found["map"].shape[-2:] if found["map"].ndim > 1 else (0, 0)
+    r, c = found["map"].shape[-2:]
     d = found["query"].shape[-1] if "query" in found else 0
     rows = dict.fromkeys(("entropy", "peak", "total", "first", "local", "distance", "stat"), (n,))
     pairs = {"top_keys": (n, k), "top_weights": (n, k), "received": (m,), "map": (r, c), "rows": (count, m)}
-    for name, own in (rows | pairs | {"query": (n, d)}).items():
+    for name, own in (rows | pairs | {"query": (n, d), "spans": (n, 2)}).items():
         if name in found and tuple(found[name].shape) != (*lead, *own):
             raise ValueError(f"{name} has another shape")
     if "key" in found:
-        key, spans = found["key"], found["spans"]
-        groups = key.shape[-3] if len(lead) > 1 and key.ndim > 2 else 1
-        if tuple(key.shape[-2:]) != (m, d) or key.ndim != len(lead) + 2 or (lead and lead[-1] % max(groups, 1)):
+        shape = found["key"].shape
+        # key heads serve query heads in groups; with two or three axes there are no heads
+        groups = shape[-3] if len(lead) > 1 and len(shape) > 2 else 0
+        wanted = (*lead[:-1], groups, m, d) if len(lead) > 1 else (*lead, m, d)
+        if tuple(shape) != wanted or (len(lead) > 1 and (not groups or lead[-1] % groups)):
             raise ValueError("key has another shape")
-        if tuple(spans.shape[-2:]) != (n, 2) or spans.ndim != len(lead) + 2:
-            raise ValueError("spans has another shape")
-        _need_range("spans", spans, 0, m)
+        _need_range("spans", found["spans"], 0, m)
     _need_range("top_keys", found["top_keys"], -1, m - 1)
     _need_range("chosen", found["chosen"], 0, n - 1)
-    if r > n or c > m or (n and m and math.prod(lead) and not (r and c)):
-        raise ValueError("map has another shape")
+    if k > m or (r, c) != (_count_blocks(n, r), _count_blocks(m, c)):
+        raise ValueError("map has another shape" if k <= m else "top_keys has another shape")
+
+
+def _count_blocks(size: int, blocks: int) -> int:
+    """How many blocks there are where so many are said to be: some numbers cannot be."""
+    return -(-size // -(-size // max(blocks, 1))) if size else 0
 
 
 def _need_range(name: str, x: Tensor, low: int, high: int) -> None:
@@ -167,11 +182,12 @@ def _need() -> Any:
     return safetensors.torch
 
 
+def _find(path: Any) -> pathlib.Path:
+    if not isinstance(path, str | os.PathLike):
+        raise RegardError(f"a path must be a text or a path, got {type(path).__name__}.")
+    return pathlib.Path(path)
+
+
 def _short(path: pathlib.Path) -> str:
-    name = _plain(str(path))
+    name = plain(str(path))
     return name if len(name) <= 70 else f"…{name[-69:]}"
-
-
-def _plain(text: str) -> str:
-    """Without line ends, and without codes that a terminal obeys."""
-    return "".join(x if x.isprintable() else "?" for x in text)

@@ -67,13 +67,14 @@ class Seen(Mapping[str, Look]):
 
     def __repr__(self) -> str:
         """A table: a line for each attention."""
-        lines = [f"Seen({len(self)} attentions of {self.model or 'a model'})"]
+        # names, and texts of files, come from elsewhere
+        lines = [f"Seen({len(self)} attentions of {plain(self.model) or 'a model'})"]
         wide = min(max((len(name) for name in (*self, *self.skipped)), default=0), 60)
         for name, look in self.items():
             *lead, n = look.entropy.shape
             size = f"{' × '.join(map(str, lead))}: {n} × {look.received.shape[-1]}" if lead else f"{n}"
-            lines.append(f"  {name:{wide}}  {self.kinds[name]:5}  {size}  {self.checks[name].text()}")
-        lines += [f"  {name:{wide}}  not looked at: {reason}" for name, reason in self.skipped.items()]
+            lines.append(f"  {plain(name):{wide}}  {self.kinds[name]:5}  {size}  {plain(self.checks[name].text())}")
+        lines += [f"  {plain(name):{wide}}  not looked at: {plain(reason)}" for name, reason in self.skipped.items()]
         if len(lines) > 40:
             lines[30:] = [f"  … {len(lines) - 30} more"]
         return "\n".join(lines)
@@ -116,3 +117,12 @@ class Seen(Mapping[str, Look]):
 
     def _blank(self) -> Self:
         return type(self)(self.model, self.cells)
+
+
+def plain(text: str) -> str:
+    """Without line ends, and without codes that a terminal obeys.
+
+    >>> plain("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(x if x.isprintable() else "?" for x in text)
