@@ -10,7 +10,7 @@ from torch import nn
 
 from regard import RegardError
 from regard.layers import SelfAttention
-from regard.watching import hugging, record, watch
+from regard.watching import hugging, names, record, watch
 
 transformers = pytest.importorskip("transformers")
 
@@ -20,11 +20,11 @@ from tests.watching.test_hugging import list_registered  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind():
-    names = list_registered()
+    before = list_registered()
     yield
-    assert list_registered() == names
-    assert not hugging._BELOW
-    assert not hugging._OVER
+    assert list_registered() == before
+    assert not names.BELOW
+    assert not names.OVER
 
 
 def test_two_models_of_one_config_are_seen_once():

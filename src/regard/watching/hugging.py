@@ -19,39 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import RegardError
+from regard.watching.names import BELOW, LOCK, Name, find_base, register, restore
 from regard.watching.own import list_methods, mentions
 from regard.watching.record import Recorder
 from regard.watching.terms import read_call
 
 _OLDEST = (5, 3)
 _COUNT = itertools.count(1)
-# one watch at a time begins or ends
-_LOCK = threading.RLock()
-# ours -> what it stands upon: an implementation, or the name of a watch that began before
-_BELOW: dict[str, str] = {}
-# names of watches that are over: another thread may have read one just before, so they go with the last watch
-_OVER: set[str] = set()
 _INTERFACE = frozenset({"ALL_ATTENTION_FUNCTIONS"})
 _OTHER_STATES = "key_value_states", "encoder_hidden_states"
-
-
-class _Name(str):
-    """A name of ours in a config; copies of the config, which outlive the watch, have the implementation instead."""
-
-    __slots__ = ()
-
-    def __deepcopy__(self, memo: Any) -> str:
-        return str(_find_base(self))
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (_find_base(self),)
-
-
-def _find_base(kind: Any) -> Any:
-    """The implementation behind a name of ours, else the name itself."""
-    while kind in _BELOW:
-        kind = _BELOW[kind]
-    return kind
 
 
 def find_hosts(model: nn.Module) -> list[Any]:
@@ -87,13 +63,13 @@ def switch(models: Sequence[Any], names: Mapping[int, str], recorder: Recorder) 
         )
     cross: dict[int, bool] = {}
     handles: list[Any] = []
-    ours: dict[str, _Name] = {}
+    ours: dict[str, Name] = {}
     configs = list({id(config): config for model in models for config in _list_configs(model)}.values())
     before: list[Any] = []
     watching = threading.Event()
     watching.set()
     try:
-        with _LOCK:
+        with LOCK:
             before += [config._attn_implementation for config in configs]
             for model in models:
                 _refuse(model, {config._attn_implementation for config in _list_configs(model)})
@@ -103,11 +79,11 @@ def switch(models: Sequence[Any], names: Mapping[int, str], recorder: Recorder) 
                     if calls_interface(module) and _has_other_states(module)
                 ]
             number = next(_COUNT)
-            ours = {kind: _Name(f"regard_watch_{number}_{_find_base(kind)}") for kind in set(before)}
+            ours = {kind: Name(f"regard_watch_{number}_{find_base(kind)}") for kind in set(before)}
             # of all of them before any is set: they may have parts in common
             nested = [_nest(model.config, ours) for model in models]
             for kind, name in ours.items():
-                _register(kind, name, _wrap(kind, name, names, recorder, cross, watching))
+                register(kind, name, _wrap(kind, name, names, recorder, cross, watching))
             for model, nest in zip(models, nested, strict=True):
                 _set(model, nest, ours)
             for config, kind in zip(configs, before, strict=True):
@@ -117,16 +93,8 @@ def switch(models: Sequence[Any], names: Mapping[int, str], recorder: Recorder) 
         watching.clear()
         for handle in handles:
             handle.remove()
-        with _LOCK:
-            _restore(configs, before, ours)
-
-
-def _register(kind: str, name: str, function: Callable[..., Any]) -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    _BELOW[name] = kind
-    AttentionInterface.register(name, function)
-    AttentionMaskInterface.register(name, AttentionMaskInterface._global_mapping[kind])
+        with LOCK:
+            restore(configs, before, ours)
 
 
 def _set(model: Any, nest: dict[str, Any], ours: Mapping[str, str]) -> None:
@@ -138,41 +106,17 @@ def _set(model: Any, nest: dict[str, Any], ours: Mapping[str, str]) -> None:
             raise RegardError(_tell_old(module))
 
 
-def _restore(configs: Sequence[Any], before: Sequence[str], ours: Mapping[str, str]) -> None:
-    """Take a watch out, wherever it stands among those of the same configs."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    # what it stood upon when it began may be over by now
-    back = {kind: _BELOW.get(name, kind) for kind, name in ours.items()}
-    for kind, name in ours.items():
-        for other, below in _BELOW.items():
-            if below == name:
-                _BELOW[other] = back[kind]
-    for config, kind in zip(configs, before, strict=False):
-        present = config._attn_implementation
-        # a watch that began later and is not over stays on top
-        if kind in ours and (present == ours[kind] or present not in _BELOW or present in _OVER):
-            config._attn_implementation_internal = back[kind]
-    _OVER.update(name for name in ours.values() if name in _BELOW)
-    if set(_BELOW) == _OVER:
-        for name in _OVER:
-            AttentionInterface._global_mapping.pop(name, None)
-            AttentionMaskInterface._global_mapping.pop(name, None)
-        _BELOW.clear()
-        _OVER.clear()
-
-
 def _wrap(
     kind: str, ours: str, names: Mapping[int, str], recorder: Recorder, cross: Mapping[int, bool],
     watching: threading.Event,
 ) -> Callable[..., Any]:  # fmt: skip
     """The function that is registered: the original, and a look."""
-    base = _find_base(kind)
+    base = find_base(kind)
 
     def attend_watched(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
-        original = find_original(module, _BELOW.get(ours, base))
+        original = find_original(module, BELOW.get(ours, base))
         result = original(module, query, key, value, attention_mask, *args, **options)
         name = names.get(id(module))
         # a module of another model that shares its config
@@ -227,7 +171,7 @@ def _refuse(model: Any, kinds: set[Any]) -> None:
     """Complain about what would not run as before under a name of our own."""
     called = type(model).__name__[:40]
     for kind in kinds:
-        base = _find_base(kind)
+        base = find_base(kind)
         if not isinstance(base, str) or "/" in base:
             raise RegardError(f"watch does not run kernels of a hub, {called} has {str(base)[:40]!r}: {_FIX}.")
         if base not in ("sdpa", "eager"):
@@ -240,7 +184,7 @@ def _refuse(model: Any, kinds: set[Any]) -> None:
         if hasattr(module, "reorder_and_upcast_attn"):
             # the one thing that it does for eager alone
             config = getattr(module, "config", None)
-            base = _find_base(config._attn_implementation) if config else None
+            base = find_base(config._attn_implementation) if config else None
             if not module.reorder_and_upcast_attn or base == "sdpa":
                 continue
         raise RegardError(
