@@ -13,7 +13,7 @@ from regard.models.files import name_fault, open_file, read_json, tell
 CONFIG = "config.json"
 MOST_BYTES, MOST_DEPTH = 2**26, 32
 RESTORE, ANY = "restore the folder", "watch(model) looks at any"
-# keys begin so that no file may decide, at any depth: which code attends, what it is made of, and where more of it is to be found
+# beginnings of keys that no file may decide, at any depth: which code attends, what of, and where more is to be found
 IGNORED = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation",
            "output_attentions", "output_hidden_states", "_name_or_path", "name_or_path", "_commit_hash", "_auto_class",
            "base_model_name_or_path", "fusion_config", "kernel_config", "use_kernels", "distributed_config",
