@@ -13,8 +13,8 @@ from typing import Any
 
 # in this order: what a script uses at once stands before it
 SCRIPTS = (
-    "data.js", "state.js", "draw.js", "grid.js", "plot.js", "map.js", "compare.js", "tokens.js", "text.js", "arcs.js",
-    "align.js", "image.js", "graph.js", "table.js", "export.js", "keys.js", "focus.js", "main.js",
+    "data.js", "state.js", "draw.js", "grid.js", "plot.js", "map.js", "compare.js", "tokens.js", "flow.js", "text.js",
+    "arcs.js", "align.js", "image.js", "graph.js", "table.js", "export.js", "keys.js", "focus.js", "main.js",
 )  # fmt: skip
 STYLES = ("page.css", "views.css")
 WORDS = ("words.json", "words2.json")

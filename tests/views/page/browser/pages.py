@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -105,7 +105,7 @@ def _make_translation() -> Made:
     model.add("decoder.0.self", 2, n, n, 4, mask=mask.Causal())
     model.add("decoder.0.cross", 2, n, m, 5, mask=keep.expand(n, m))
     tokens = {"source": source, "target": target}
-    return Made(page(model.seen, tokens, None, title="Translation"), model.weights, tokens)
+    return Made(page(model.seen, tokens, None, title="Translation", produced=True), model.weights, tokens)
 
 
 def _make_models() -> Made:
@@ -165,8 +165,40 @@ def _make_scripts() -> Made:
     return Made(page(model.seen, labels, None, title="文字"), model.weights, text)
 
 
+PERSIAN = "\u200c".join(["من می", "خواهم به کتابخانه بروم"])
+
+
+def _make_persian() -> Made:
+    """A text that runs from right to left, between special tokens that do not."""
+    labels = split(PERSIAN, ("[CLS]", "[SEP]"))
+    model = Model().add("layer.0", 2, len(labels), len(labels), 13)
+    return Made(page(model.seen, labels, None, title="Persian"), model.weights, labels)
+
+
+def _make_shifted() -> Made:
+    """A decoder's own attention: the labels of its keys are those of its queries, one step late; and a shorter text."""
+    inputs = label_tokens("the street was wide", [(0, 3), (4, 10), (11, 14), (15, 19)])
+    target = ["the", " street", " was", " wide", "</s>"]
+    tokens = {"source": ["it", " was"], "inputs": ["</s>", *inputs.labels], "target": target}
+    model = Model().add("encoder.0", 2, 2, 2, 14).add("decoder.0", 2, 5, 5, 15, mask=mask.Causal())
+    shown = page(model.seen, tokens, None, title="Shifted", sides={"decoder.0": ("target", "inputs")})
+    # watched, a model tells that the attention is its own
+    shown = replace(shown, html=shown.html.replace('"kind":"cross"', '"kind":"self"'))
+    return Made(shown, model.weights, tokens)
+
+
+def _make_broken() -> Made:
+    """Row 4 of head 0 is NaN; head 1 is whole."""
+    draw = torch.Generator().manual_seed(16)
+    query, key = torch.randn(1, 2, 9, 8, generator=draw), torch.randn(1, 2, 9, 8, generator=draw)
+    query[0, 0, 4] = torch.nan
+    labels = [f"w{k} " for k in range(9)]
+    shown = page({"layer.0": look(query, key, keep=True)}, labels, None, title="Broken")
+    return Made(shown, {"layer.0": find_weights(query, key)[0]}, labels)
+
+
 MAKERS = {
     "self": _make_self, "long": _make_long, "additive": _make_additive, "translation": _make_translation,
     "models": _make_models, "image": _make_image, "graph": _make_graph, "hostile": _make_hostile, "many": _make_many,
-    "scripts": _make_scripts,
+    "scripts": _make_scripts, "persian": _make_persian, "shifted": _make_shifted, "broken": _make_broken,
 }  # fmt: skip

@@ -9,6 +9,7 @@
     const draw = kit.latest();
     const note = R.el("p", { class: "note", id: "align-note" });
     const summary = R.el("p", { class: "row-summary", id: "align-summary" });
+    const broken = kit.warning("align-broken", "row.nanMark");
     const targets = R.el("ol", { class: "align-column", id: "align-targets" });
     const sources = R.el("ol", { class: "align-column", id: "align-sources" });
     const titles = [R.el("h3", { id: "align-target-title" }), R.el("h3", { id: "align-source-title" })];
@@ -37,8 +38,9 @@
         }),
         pages,
       ),
-      R.el("p", { class: "note", id: "align-rule" }, R.t("align.rule")),
+      R.el("p", { class: "note", id: "align-rule" }, R.t(R.data.produced ? "align.rule" : "align.ruleRead")),
       summary,
+      broken,
       other,
       body,
       note,
@@ -67,7 +69,8 @@
           const name = R.el("span", { class: "align-token", dir: "auto" }, R.label(side, k));
           const parts = [R.el("span", { class: "quiet align-index" }, String(k)), name];
           if (weights) parts.push(R.el("span", { class: "align-weight" }, R.number(weights[k])));
-          const marks = "align-pick" + (k === chosen ? " query" : "") + (kit.special(side, k) ? " special" : "");
+          const marks = "align-pick" + (k === chosen ? " query" : "") + (kit.special(side, k) ? " special" : "")
+            + (weights && weights[k] !== weights[k] ? " unknown" : "");
           const button = R.el(
             "button",
             { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) },
@@ -91,7 +94,7 @@
       const pen = raster.getContext("2d");
       cells.forEach((row, r) =>
         columns.forEach((column, c) => {
-          pen.fillStyle = R.colour(kit.stretch(row[column]));
+          pen.fillStyle = row[column] === row[column] ? R.colour(kit.stretch(row[column])) : R.css("--unknown");
           pen.fillRect(c, r, 1, 1);
         }),
       );
@@ -99,7 +102,8 @@
         (most, k) => Math.max(most, Math.min(14, [...R.label(side, k)].length)), 1,
       );
       // labels are at most as long as the longest; characters of some scripts are twice as wide as others
-      const [left, top] = [24 + long(entry.queries, rows) * 9, 24 + long(entry.keys, columns) * 9];
+      const stacked = columns.some((column) => kit.upright(kit.short(R.label(entry.keys, column))));
+      const [left, top] = [24 + long(entry.queries, rows) * 9, 24 + long(entry.keys, columns) * (stacked ? 15 : 9)];
       const room = (picture.parentElement.clientWidth || 700) - left - 80;
       const cell = Math.min(34, Math.max(18, Math.floor(room / columns.length)));
       const [width, height] = [columns.length * cell, rows.length * cell];
@@ -123,6 +127,11 @@
           ),
         );
         if (chosen) parts.push(kit.svg("rect", { x: left, y, width, height: cell, class: "align-band" }));
+        columns.forEach((column, c) => {
+          if (cells[r][column] === cells[r][column]) return;
+          const [cx, cy] = [left + (c + 0.5) * cell, y + cell / 2];
+          parts.push(kit.svg("path", { d: `M${cx - 4},${cy - 4} l8,8 m0,-8 l-8,8`, class: "align-unknown" }));
+        });
         // the strongest key of each row carries a dot: the path of the alignment is seen without its colours
         let best = 0;
         columns.forEach((column, c) => (best = cells[r][column] > cells[r][columns[best]] ? c : best));
@@ -132,11 +141,9 @@
         }
       });
       columns.forEach((column, c) => {
-        const x = left + (c + 0.5) * cell + 3;
-        parts.push(kit.svg(
-          "text", { x, y: top - 8, class: "arc-token", transform: `rotate(-60 ${x} ${top - 8})` },
-          kit.short(R.label(entry.keys, column)),
-        ));
+        const word = kit.short(R.label(entry.keys, column));
+        const x = left + (c + 0.5) * cell + (kit.upright(word) ? 0 : 3);
+        parts.push(kit.lean(kit.svg("text", { x, y: top - 8, class: "arc-token" }, word), -60));
       });
       parts.push(
         kit.svg("rect", {
@@ -164,16 +171,18 @@
       body.hidden = Boolean(found.none);
       if (found.none) {
         summary.textContent = R.t("row.none");
+        broken.hidden = true;
         return;
       }
-      titles[0].textContent = R.t("text.queries", { name: kit.side(entry.queries).name });
-      titles[1].textContent = R.t("text.keys", { name: kit.side(entry.keys).name });
+      titles[0].textContent = R.t("text.queries", { name: kit.name(entry.queries) });
+      titles[1].textContent = R.t("text.keys", { name: kit.name(entry.keys) });
       list(targets, entry.queries, found.rows, null, found.query, (k) => R.set({ query: k, pinned: true }));
       list(sources, entry.keys, found.columns, found.own, R.state.key, (k) => R.set({ key: k }));
       map(found);
       summary.textContent = kit.summary(entry, found.query, R.top(found.own, 5));
       const lost = entry.n - kept(entry.queries).length + (entry.m - kept(entry.keys).length);
-      note.textContent = (mode.drop ? R.t("align.dropped", { n: lost }) + " " : "") + kit.kindNote(entry);
+      broken.hidden = !found.cells.some(kit.broken) && !kit.broken(found.own);
+      note.textContent = (mode.drop ? R.t("align.dropped", { n: lost }) + " " : "") + (broken.hidden ? kit.kindNote(entry) : "");
     }
 
     function turn(key, field, count) {
@@ -201,6 +210,7 @@
         return;
       }
       if (!cross) {
+        broken.hidden = true;
         summary.textContent = R.t("align.notCross");
         return;
       }

@@ -1,9 +1,9 @@
 // Arcs: the strongest links of a stretch of tokens, from the top-k of each query. One line of tokens where a text attends to
-// itself, two columns where it attends to another.
+// itself, two columns where it attends to another or to itself shifted.
 (() => {
   const kit = R.kit;
   const LINES = 200;
-  const SPAN = { self: 90, cross: 60 }; // tokens with a label at once: more cannot be read
+  const SPAN = { one: 90, two: 60 }; // tokens with a label at once: more cannot be read
   const SPACE = "http://www.w3.org/2000/svg";
 
   // SVG elements as R.el makes HTML ones: attributes as plain values, text as text
@@ -17,6 +17,24 @@
     return element;
   };
   kit.short = (text, most = 14) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
+
+  // a label that leans by some degrees from its place; signs that are read upright are stacked there, up or down
+  kit.lean = (text, degrees) => {
+    const [x, y] = [Number(text.getAttribute("x")), Number(text.getAttribute("y"))];
+    const word = text.firstChild.data;
+    // where signs are stacked, the mark of a space says nothing
+    const signs = [...(word.replace(/^·+|·+$/g, "") || word)];
+    if (!kit.upright(word)) {
+      text.setAttribute("transform", `rotate(${degrees} ${x} ${y})`);
+      return text;
+    }
+    const first = degrees > 0 ? y : y - 15 * (signs.length - 1);
+    const stack = kit.svg("tspan", {}, ...signs.map((sign, k) => kit.svg("tspan", { x, y: first + 15 * k }, sign)));
+    text.firstChild.replaceWith(stack);
+    text.setAttribute("text-anchor", "middle");
+    return text;
+  };
+  kit.leant = (text) => text.firstChild.nodeType === Node.ELEMENT_NODE;
 
   // the largest weights of a query as they are: from the lists in the file where it has them, else from the whole row
   kit.listed = async (entry, query) => {
@@ -44,6 +62,7 @@
     const draw = kit.latest();
     const note = R.el("p", { class: "note", id: "arcs-note" });
     const readout = R.el("p", { class: "readout", id: "arcs-readout" });
+    const broken = kit.warning("arcs-broken");
     const picture = kit.svg("svg", { class: "arcs", id: "arcs-picture", role: "img" });
     const again = () => show(R.state);
     place.append(
@@ -60,6 +79,7 @@
         }),
       ),
       readout,
+      broken,
       R.el("div", { class: "scroll picture", tabindex: "0", role: "region", "aria-label": R.t("view.arcs") }, picture),
       note,
     );
@@ -73,12 +93,12 @@
     async function collect(state) {
       const entry = R.entry(state.entry);
       if (R.rowKind(entry.id) === "none") return { entry, links: null };
-      const most = SPAN[entry.kind] || SPAN.self;
+      const most = kit.apart(entry) ? SPAN.two : SPAN.one;
       const rows = stretch(state.query, entry.n, most);
       const asked = mode.all ? Array.from({ length: rows[1] - rows[0] }, (_, k) => rows[0] + k) : [state.query];
       const tops = await Promise.all(asked.map((query) => kit.tops(entry, query)));
       let columns = rows;
-      if (entry.kind === "cross") {
+      if (kit.apart(entry)) {
         const own = tops[asked.indexOf(state.query)] || [];
         columns = stretch(own.length ? own[0][0] : state.query, entry.m, most);
       }
@@ -93,14 +113,16 @@
       });
       links.sort((a, b) => b.weight - a.weight);
       const own = asked.indexOf(state.query) >= 0 ? tops[asked.indexOf(state.query)] : [];
-      return { entry, rows, columns, links: links.slice(0, LINES), left: Math.max(0, links.length - LINES), outside, own };
+      const row = await R.row(entry.id, state.query);
+      const found = { entry, rows, columns, links: links.slice(0, LINES), left: Math.max(0, links.length - LINES), outside };
+      return { ...found, own, broken: kit.broken(row) };
     }
 
     const token = (side, k, x, y, attributes) => {
       const text = kit.svg(
         "text", { x, y, class: "arc-token", "data-index": k, ...attributes }, kit.short(R.label(side, k)),
       );
-      text.append(kit.svg("title", {}, R.label(side, k) + " · " + k));
+      text.append(kit.svg("title", {}, kit.isolate(R.label(side, k)) + " · " + k));
       return text;
     };
     const light = (query) => {
@@ -138,7 +160,7 @@
       path.style.stroke = chosen ? R.css("--warm") : R.css("--accent");
       path.style.strokeOpacity = chosen ? 0.45 + 0.55 * weight : 0.2 + 0.6 * weight;
       path.append(kit.svg(
-        "title", {}, R.label(entry.queries, query) + " → " + R.label(entry.keys, key) + ": " + R.number(weight),
+        "title", {}, kit.isolate(R.label(entry.queries, query)) + " → " + kit.isolate(R.label(entry.keys, key)) + ": " + R.number(weight),
       ));
       return path;
     }
@@ -161,13 +183,12 @@
       const labels = [];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : kit.special(entry.keys, k) ? "arc-token special" : "arc-token";
-        labels.push(token(
-          entry.keys, k, x(k) - 3, base + 16,
-          { class: mark, transform: `rotate(60 ${x(k) - 3} ${base + 16})`, ...pickable(k, entry) },
+        labels.push(kit.lean(
+          token(entry.keys, k, x(k) - 3, base + 16, { class: mark, ...pickable(k, entry) }), 60,
         ));
       }
-      const long = labels.reduce((most, text) => Math.max(most, [...text.firstChild.data].length), 1);
-      return [80 + count * step, base + 34 + Math.min(14, long) * 7.5, paths, labels];
+      const long = labels.reduce((most, text) => Math.max(most, [...text.firstChild.textContent].length), 1);
+      return [80 + count * step, base + 34 + Math.min(14, long) * (labels.some(kit.leant) ? 15 : 7.5), paths, labels];
     }
 
     function twoColumns({ entry, rows, columns, links }) {
@@ -181,7 +202,7 @@
         return link(one, `M${near},${a} C${near + 150},${a} ${far - 150},${b} ${far},${b}`, entry);
       });
       const title = (side, x, anchor) => kit.svg(
-        "text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.side(side).name || "",
+        "text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.name(side),
       );
       const labels = [title(entry.queries, near - 8, "end"), title(entry.keys, far + 8, "start")];
       for (let k = rows[0]; k < rows[1]; k += 1) {
@@ -204,9 +225,10 @@
         picture.replaceChildren();
         readout.textContent = R.t("row.none");
         note.textContent = "";
+        broken.hidden = true;
         return;
       }
-      const [width, height, paths, labels] = entry.kind === "cross" ? twoColumns(found) : oneLine(found);
+      const [width, height, paths, labels] = kit.apart(entry) ? twoColumns(found) : oneLine(found);
       picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
       picture.setAttribute("width", width);
       picture.setAttribute("height", height);
@@ -216,13 +238,14 @@
         ...paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")), ...labels,
       );
       readout.textContent = found.own.length ? kit.summary(entry, R.state.query, found.own) : "";
+      broken.hidden = !found.broken;
       const words = {
         n: links.length, from: found.rows[0], to: found.rows[1] - 1, left: found.left, outside: found.outside,
       };
       note.textContent = R.t("arcs.note", words) + (R.state.sinks ? " " + R.t("sinks.note") : "");
       const scroller = picture.parentElement;
       const mark = picture.querySelector(".query");
-      if (mark && entry.kind !== "cross") {
+      if (mark && !kit.apart(entry)) {
         const at = Number(mark.getAttribute("x"));
         const from = at - scroller.scrollLeft;
         if (from < 40 || from > scroller.clientWidth - 40) scroller.scrollLeft = at - scroller.clientWidth / 2;

@@ -193,14 +193,27 @@ const R = {};
 
   // ---- labels ----
   const marks = { " ": "·", "\n": "↵", "\t": "→", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
+  // an invisible sign that joins or changes what stands beside it is part of the writing; alone it would be lost
+  const seen = (sign) => /[^\s\p{Cc}\p{Cf}]/u.test(sign ?? "");
+  const inside = (sign, at, text) =>
+    /[\u200c\u200d]/u.test(sign) ? seen(text[at - 1]) && seen(text[at + 1])
+      : /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/u.test(sign) && seen(text[at - 1]);
+  const hidden =
+    /[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3000\ufe00-\ufe0f\ufeff\u{e0100}-\u{e01ef}]/gu;
   R.visible = (text) =>
-    text.replace(/[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3000\ufeff]/gu, (sign) => {
+    text.replace(hidden, (sign, at) => {
       if (sign in marks) return marks[sign];
+      if (inside(sign, at, text)) return sign;
       return "⟨" + sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩";
     });
-  R.label = (side, k) => {
-    const label = R.data.sides[side].labels[k];
-    if (label === undefined) return "";
-    return label === "" ? "∅" : R.visible(label);
+  const label = (side, k, trim) => {
+    const text = R.data.sides[side].labels[k];
+    if (text === undefined) return "";
+    // bytes of a character that was never finished have no text of their own
+    const part = (text === "" || text === "∅") && (R.data.sides[side].marks || []).includes(k);
+    return part ? "⟨…⟩" : text === "" ? "∅" : R.visible((trim && text.trim()) || text);
   };
+  R.label = (side, k) => label(side, k, false);
+  // in a sentence, without the space around it
+  R.bare = (side, k) => label(side, k, true);
 })();

@@ -64,7 +64,10 @@
       const anchor = Math.abs(dx) < 12 ? "middle" : dx > 0 ? "start" : "end";
       return { x: x + dx * out, y: y + dy * out + 4, "text-anchor": anchor };
     }
-    const incoming = (k) => last.edges.filter((edge) => edge.to === k).sort((a, b) => b.weight - a.weight);
+    // weights that the file does not know are NaN: they come last
+    const falling = (a, b) => (b.weight === b.weight ? b.weight : -1) - (a.weight === a.weight ? a.weight : -1);
+    const print = (weight) => (weight === weight ? R.number(weight) : "?");
+    const incoming = (k) => last.edges.filter((edge) => edge.to === k).sort(falling);
     function light(k) {
       if (!last) return;
       mode.node = k;
@@ -77,7 +80,7 @@
         return;
       }
       const list = incoming(k);
-      const words = list.slice(0, 8).map((edge) => kit.quoted(node(edge.from)) + " " + R.number(edge.weight)).join(", ");
+      const words = list.slice(0, 8).map((edge) => kit.quoted(node(edge.from)) + " " + print(edge.weight)).join(", ");
       readout.textContent = R.t(
         "graph.incoming", { node: kit.quoted(node(k)), n: list.length, keys: words || R.t("row.nothing") },
       );
@@ -115,10 +118,10 @@
         note.textContent = "";
         return;
       }
-      const plain = found.edges.filter((edge) => edge.from !== edge.to).sort((a, b) => b.weight - a.weight);
-      const loops = found.edges.filter((edge) => edge.from === edge.to).sort((a, b) => b.weight - a.weight);
-      const strong = plain.filter((edge) => edge.weight >= mode.least).slice(0, EDGES);
-      const most = plain.length ? Math.max(plain[0].weight, 1e-12) : 1;
+      const plain = found.edges.filter((edge) => edge.from !== edge.to).sort(falling);
+      const loops = found.edges.filter((edge) => edge.from === edge.to).sort(falling);
+      const strong = plain.filter((edge) => !(edge.weight < mode.least) && (mode.least === 0 || edge.weight === edge.weight)).slice(0, EDGES);
+      const most = plain.length ? Math.max(plain[0].weight || 0, 1e-12) : 1;
       const tip = kit.svg(
         "marker",
         {
@@ -130,7 +133,7 @@
       // among many edges only the strong ones may stand out
       const [bold, faint] = strong.length > 400 ? [3, 0.06] : [6, 0.25];
       const lines = strong.map((edge) => {
-        const share = Math.max(0, edge.weight / most);
+        const share = Math.max(0, edge.weight / most || 0);
         const line = kit.svg(
           "path",
           { d: shape(edge), class: "edge", "data-from": edge.from, "data-to": edge.to, "marker-end": "url(#graph-arrow)" },
@@ -138,7 +141,8 @@
         line.style.strokeWidth = 0.5 + bold * share;
         line.style.strokeOpacity = faint + (1 - faint) * share;
         line.style.stroke = R.css("--accent");
-        line.append(kit.svg("title", {}, node(edge.from) + " → " + node(edge.to) + ": " + R.number(edge.weight)));
+        line.append(kit.svg("title", {}, node(edge.from) + " → " + node(edge.to) + ": " + print(edge.weight)));
+        if (edge.weight !== edge.weight) line.setAttribute("stroke-dasharray", "3 4");
         return line;
       });
       const dots = graph.nodes.map((_, k) => {
@@ -157,7 +161,7 @@
         dot.addEventListener("pointerenter", () => light(k));
         dot.addEventListener(
           "pointerleave",
-          () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : -1),
+          () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : chosen(R.state)),
         );
         dot.addEventListener("focus", () => light(k));
         dot.addEventListener("click", () => choose(k));
@@ -182,7 +186,7 @@
           id,
           caption,
           heads: [R.t("graph.from"), R.t("graph.to"), R.t("column.weight")],
-          rows: edges.map((edge) => [node(edge.from), node(edge.to), edge.weight]),
+          rows: edges.map((edge) => [node(edge.from), node(edge.to), edge.weight === edge.weight ? edge.weight : "?"]),
         });
       const paged = (element, name, caption, id, edges) => {
         const pages = Math.ceil(edges.length / PAGE);
@@ -204,13 +208,18 @@
       const index = (graph.weights || {})[state.entry];
       if (index === undefined || index === null) return { edges: null };
       const weights = await R.blob(index);
-      return { edges: graph.edges.map(([from, to], k) => ({ from, to, weight: weights[k] || 0 })) };
+      return { edges: graph.edges.map(([from, to], k) => ({ from, to, weight: weights[k] })) };
     }
+    // the query's node is lit where a query was chosen: the page always has one, and at first it is the first
+    const chosen = (state) => {
+      const entry = R.entry(state.entry);
+      return entry && entry.n === graph.nodes.length && (state.pinned || state.query > 0) ? state.query : -1;
+    };
     let shown = "";
-    function show(state) {
+    function show(state, patch) {
       const now = [state.entry, document.documentElement.dataset.theme].join();
-      // a new query changes nothing here: its node is lit already
-      if (now === shown) return;
+      if (now !== shown || "query" in patch || "pinned" in patch) mode.node = chosen(state);
+      if (now === shown) return light(mode.node);
       shown = now;
       draw(collect(state), paint);
     }

@@ -20,6 +20,7 @@
     const readout = R.el("p", { class: "readout", id: "image-readout" });
     const summary = R.el("p", { class: "row-summary", id: "image-summary" });
     const note = R.el("p", { class: "note", id: "image-note" });
+    const broken = kit.warning("image-broken", "row.nanMark");
     const others = R.el(
       "div", { class: "row patch-others", id: "image-others", role: "group", "aria-label": R.t("image.others") },
     );
@@ -38,6 +39,7 @@
         }),
       ),
       summary,
+      broken,
       R.el(
         "div", { class: "patch-body" }, frame, R.el("div", { class: "grow" }, R.el("h3", {}, R.t("image.others")), others),
       ),
@@ -105,14 +107,15 @@
       pen.clearRect(0, 0, width, height);
       const fits = shownOn(entry.m);
       if (!row || !fits) {
+        broken.hidden = true;
         summary.textContent = R.t(row ? "image.other" : "row.none");
         return;
       }
       const [wide, tall] = [width / across, height / down];
-      let most = 0;
-      for (let k = 0; k < patches; k += 1) most = Math.max(most, row[skip + k]);
+      const most = kit.largest(row.subarray(skip, skip + patches));
       for (let k = 0; k < patches; k += 1) {
-        pen.fillStyle = R.colour(kit.stretch(row[skip + k] / (most || 1)));
+        const weight = row[skip + k];
+        pen.fillStyle = weight === weight ? R.colour(kit.stretch(weight / (most || 1))) : R.css("--unknown");
         // one pixel more, so that no seam of the picture shines through between patches
         pen.fillRect((k % across) * wide, Math.floor(k / across) * tall, wide + 0.6, tall + 0.6);
       }
@@ -142,7 +145,8 @@
       row.forEach((weight, k) => (outside += k < skip || k >= skip + patches ? weight : 0));
       note.textContent = R.t(
         "image.note", { most: R.number(most), outside: R.number(outside) },
-      ) + " " + kit.kindNote(entry);
+      ) + " " + (kit.broken(row) ? "" : kit.kindNote(entry));
+      broken.hidden = !kit.broken(row);
       if (R.state.key >= skip && R.state.key < skip + patches) read(R.state.key);
       else readout.textContent = R.t("image.hint");
     }

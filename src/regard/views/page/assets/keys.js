@@ -175,10 +175,10 @@
     return tokens;
   };
   function matches() {
-    const { queries, keys, kind } = entry();
+    const { queries, keys } = entry();
     const list = (side) => (kit.found(side).size ? known.get(side).list : []);
     const own = list(queries).map((token) => ({ query: token }));
-    return kind === "cross" ? [...own, ...list(keys).map((token) => ({ key: token }))] : own;
+    return kit.apart(entry()) ? [...own, ...list(keys).map((token) => ({ key: token }))] : own;
   }
   let last = -1;
   function seek(by) {

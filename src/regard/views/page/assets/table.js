@@ -3,7 +3,7 @@
   const kit = R.kit;
   const PAGE = 50;
 
-  const print = (cell) => (typeof cell === "number" && !Number.isInteger(cell) ? R.number(cell) : String(cell ?? ""));
+  const print = (cell) => (typeof cell === "number" && !Number.isInteger(cell) ? R.number(cell) : String(cell ?? "NaN"));
 
   // a real table; the first cell of each row is its head
   kit.table = ({ id, caption, heads, rows, sort = -1, down = true, onsort = null, marked = -1, pick = null }) => {
@@ -21,7 +21,8 @@
     const body = rows.map((cells, r) => {
       const line = R.el("tr", { class: r === marked ? "chosen" : null });
       cells.forEach((cell, k) => {
-        const number = typeof cell === "number";
+        // a number that is none came without a value
+        const number = typeof cell === "number" || cell === null;
         const box = R.el(
           k ? "td" : "th", { scope: k ? null : "row", dir: number ? null : "auto", class: number ? "number" : null },
         );
@@ -90,7 +91,7 @@
     const swap = (section, ...children) => {
       const inside = section.contains(document.activeElement);
       section.replaceChildren(...children);
-      if (inside) (section.querySelector(".chosen .sorter") || section.querySelector("button, [tabindex]")).focus();
+      if (inside) (section.querySelector(".chosen .sorter") || section.querySelector("button, [tabindex]"))?.focus();
     };
     const [drawTop, drawQueries] = [kit.latest(), kit.latest()];
     const top = R.el("section", {});
@@ -100,25 +101,31 @@
 
     function showTop(state) {
       const entry = R.entry(state.entry);
-      drawTop(R.topOf(entry.id, state.query, 32), (tops) => {
+      drawTop(R.shown(entry.id, state.query), ({ row }) => {
+        const tops = row ? R.top(row, 32) : [];
         const caption = R.t(
           "table.top", { token: kit.quote(entry.queries, state.query), index: state.query, name: R.name(entry) },
         );
-        const note = R.rowKind(entry.id) === "none" ? R.t("row.none") : kit.kindNote(entry);
+        if (R.rowKind(entry.id) === "none") return swap(top, R.el("p", { id: "table-note" }, R.t("row.none")));
+        const warning = kit.warning("table-broken");
+        warning.hidden = !kit.broken(row);
         swap(top,
+          warning,
           kit.table({
             id: "table-top",
             caption,
             heads: ["column.rank", "column.token", "column.position", "column.weight"].map((key) => R.t(key)),
             rows: tops.map(([key, weight], rank) => [rank + 1, R.label(entry.keys, key), key, weight]),
           }),
-          R.el("p", { class: "note", id: "table-note" }, note),
+          R.el("p", { class: "note", id: "table-note" }, kit.broken(row) ? "" : kit.kindNote(entry)),
         );
       });
     }
 
     function showQueries(state) {
       const entry = R.entry(state.entry);
+      // a head of the overview alone has nothing to say of its queries
+      if (R.rowKind(entry.id) === "none") return drawQueries(Promise.resolve(), () => swap(queries));
       const pages = Math.ceil(entry.n / PAGE);
       const page = mode.queries < 0 ? Math.floor(state.query / PAGE) : Math.min(mode.queries, pages - 1);
       const from = page * PAGE;

@@ -11,6 +11,7 @@
 
     const head = R.el("p", { class: "row-summary", id: "text-summary" });
     const note = R.el("p", { class: "note", id: "text-note" });
+    const broken = kit.warning("text-broken", "row.nanMark");
     const readout = R.el("p", { class: "readout", id: "text-readout" });
     const jump = R.el("input", { type: "number", id: "text-jump", class: "short" });
     jump.min = 0;
@@ -67,6 +68,7 @@
         received,
       ),
       head,
+      broken,
       blocks,
       readout,
       R.el("div", { class: "row legend" }, scale(), strong),
@@ -91,16 +93,16 @@
 
     const weightOf = (item) => {
       let sum = 0;
-      for (let k = item.from; k < item.to; k += 1) sum += current.weights[k] || 0;
+      for (let k = item.from; k < item.to; k += 1) sum += current.weights[k] ?? 0;
       return sum;
     };
 
     function read(key) {
       if (!current || !current.weights) return;
-      const flow = current.entry.kind === "cross" ? keys : both;
+      const flow = kit.apart(current.entry) ? keys : both;
       const item = flow.item(key);
       if (!item) return;
-      const words = { key: kit.quoted(item.text), index: item.from, weight: R.number(weightOf(item)) };
+      const words = { key: kit.quoted(item.bare), index: item.from, weight: R.number(weightOf(item)) };
       const query = current.received ? "" : kit.quote(current.entry.queries, current.query);
       readout.textContent = R.t(current.received ? "text.readReceived" : "text.read", { ...words, query });
     }
@@ -119,20 +121,20 @@
 
     async function facts(state) {
       const entry = R.entry(state.entry);
-      const flow = entry.kind === "cross" ? queries : both;
+      const flow = kit.apart(entry) ? queries : both;
       const item = flow.item(state.query) || { from: 0, to: 1 };
       const weights = mode.received ? await kit.received(entry) : await weigh(entry, item);
       return { entry, query: item.from, item, received: mode.received, weights };
     }
 
     function arrange(entry) {
-      const now = [entry.kind, entry.queries, entry.keys, mode.words].join();
+      const now = [kit.apart(entry), entry.queries, entry.keys, mode.words].join();
       if (now === shape) return;
       shape = now;
-      const cross = entry.kind === "cross";
+      const cross = kit.apart(entry);
       const singles = (side) => (mode.words ? kit.words(side) : kit.side(side).labels.map((_, k) => [k, k + 1]));
-      titles[0].textContent = R.t("text.queries", { name: kit.side(entry.queries).name });
-      titles[1].textContent = R.t("text.keys", { name: kit.side(entry.keys).name });
+      titles[0].textContent = R.t("text.queries", { name: kit.name(entry.queries) });
+      titles[1].textContent = R.t("text.keys", { name: kit.name(entry.keys) });
       blocks.replaceChildren(...(cross ? [titles[0], queries.element, titles[1], keys.element] : [both.element]));
       if (cross) {
         queries.set(entry.queries, singles(entry.queries), titles[0].textContent);
@@ -146,7 +148,7 @@
     function shade(found) {
       current = found;
       const { entry, weights } = found;
-      const cross = entry.kind === "cross";
+      const cross = kit.apart(entry);
       const flow = cross ? keys : both;
       const sums = weights && mode.words ? Float32Array.from(flow.items(), weightOf) : weights;
       const most = sums ? kit.largest(sums) || 1 : 1;
@@ -170,6 +172,7 @@
       flow.paint((k, item) => {
         const look = { marks: marks(entry.keys, item, true), chosen: !cross && chosen(item), title: String(item.from) };
         if (!sums || hidden(item)) return look;
+        if (sums[k] !== sums[k]) return { ...look, marks: look.marks + " unknown", title: item.from + ": NaN" };
         const share = kit.stretch(sums[k] / most);
         look.title = item.from + ": " + R.number(sums[k]);
         // the bar is always linear, whatever the colours are
@@ -197,11 +200,14 @@
           ? R.t("text.receivedHead", { n: entry.n })
           : R.t(
             "text.head",
-            { token: kit.quoted((cross ? queries : both).item(found.query).text), index: found.query, name: R.name(entry) },
+            { token: kit.quoted((cross ? queries : both).item(found.query).bare), index: found.query, name: R.name(entry) },
           );
-      place.querySelector(".legend").hidden = !weights;
-      note.textContent = weights ? kit.kindNote(entry) : "";
+      place.querySelector(".legend").hidden = !weights || !kit.largest(sums);
+      broken.hidden = !kit.broken(sums);
+      note.textContent = !weights ? "" : found.received ? R.t("text.receivedNote") : kit.broken(sums) ? "" : kit.kindNote(entry);
     }
+
+    const hint = ({ received: all }) => (all ? "text.hintReceived" : R.state.pinned ? "text.hintPinned" : "text.hint");
 
     function show(state, patch) {
       const entry = R.entry(state.entry);
@@ -209,20 +215,20 @@
       jump.max = entry.n - 1;
       if (document.activeElement !== jump) jump.value = state.query;
       // what the pointer chooses is already in sight; what a key, a search or a link chooses is brought there
-      const flow = entry.kind === "cross" ? queries : both;
+      const flow = kit.apart(entry) ? queries : both;
       if (!("query" in patch) || !flow.element.matches(":hover")) flow.reveal(state.query);
       if ("query" in patch && patch.pinned !== undefined && mode.received) {
         mode.received = false;
         sync();
       }
       if ("key" in patch && state.key >= 0) {
-        const other = entry.kind === "cross" ? keys : both;
+        const other = kit.apart(entry) ? keys : both;
         if (!other.element.matches(":hover")) other.reveal(state.key);
       }
       draw(facts(state), (found) => {
         shade(found);
         if (state.key >= 0) read(state.key);
-        else readout.textContent = R.t(state.pinned ? "text.hintPinned" : "text.hint");
+        else readout.textContent = R.t(hint(found));
       });
     }
     const leave = () => [queries, keys, both].forEach((flow) => flow.leave());
