@@ -77,7 +77,8 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )  # fmt: skip
     add = parser.add_argument
     add("--positions", type=read_count, default=16384, metavar="N", help="queries and keys (default 16384)")
-    add("--heads", type=read_count, default=32, metavar="N", help="default 32, of width 64")
+    add("--heads", type=read_count, default=32, metavar="N", help="default 32")
+    add("--width", type=read_count, default=64, metavar="N", help="of a head (default 64)")
     add("--repeat", type=read_count, default=20, metavar="N", help="turns of each (default 20)")
     add("--date", type=read_date, help="the date of the table (default today)")
     add("--backend", default="auto", metavar="NAME", help="how to look (default auto)")
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(describe_run(options.device, options.date, " ".join(["python -m benchmarks.gpu.look", *given])))
     dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
     draw = torch.Generator(options.device).manual_seed(0)
-    shape = 1, options.heads, options.positions, 64
+    shape = 1, options.heads, options.positions, options.width
     rows = [torch.randn(shape, generator=draw, device=options.device).to(dtype) for _ in range(3)]
     print(f"top-16, entropy, received, a 256×256 map and all else of a look at {shape}, {str(dtype)[6:]}", flush=True)
     clock = Clock(options.device)

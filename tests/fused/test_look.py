@@ -83,9 +83,56 @@ def test_nan_shows_where_it_is_seen():
     assert found["map"].cpu().isnan().any(-1)[0, 0].equal(ill)
 
 
-def test_a_line_of_the_map_in_several_blocks(monkeypatch):
+@pytest.mark.parametrize("count", [1, 3, 5, 8, 40])
+def test_lines_of_the_map_in_blocks(monkeypatch, count):
+    """Lines of several blocks, of several pieces, and many lines in one block; the last are shorter."""
     monkeypatch.setattr(survey, "GATHER", Shape(16, 64))
-    check_look(draw(1, 1, 18, 5), draw(1, 1, 17, 5, seed=1), Wanted(2, (), 1, 3))
+    check_look(draw(1, 1, 37, 5), draw(1, 1, 17, 5, seed=1), Wanted(2, (), count, 3), mask=Causal(-9))
+
+
+def test_lines_in_parts_that_fill_their_blocks(monkeypatch):
+    """Pieces of 4 rows, 3 to a line and 4 to a block: four lines fill three blocks."""
+    monkeypatch.setattr(survey, "GATHER", Shape(16, 64))
+    monkeypatch.setattr(survey, "PIECE", 1)
+    monkeypatch.setattr(survey, "BUDGET", 10_000)
+    parts, cut = [], survey.Survey.cut
+    monkeypatch.setattr(survey.Survey, "cut", lambda self: parts.extend(cut(self)) or cut(self))
+    check_look(draw(1, 2, 70, 5), draw(1, 1, 17, 5, seed=1), Wanted(2, (), 8, 3), mask=Causal(-9))
+    assert parts == [(0, 1, 0, 4), (0, 1, 4, 4), (1, 1, 0, 4), (1, 1, 4, 4)]
+
+
+@pytest.mark.parametrize(("n", "pieces"), [
+    # all of 256 lines, each of its own length
+    (512, (2, 1)), (2048, (8, 1)), (8192, (32, 1)), (16384, (64, 1)), (131072, (64, 8)), (17000, (16, 5)),
+])  # fmt: skip
+def test_pieces_are_full_of_rows(n, pieces):
+    rows = torch.zeros(1, 1, n, 16, dtype=torch.bfloat16)
+    made = look.prepare(make_call(rows, rows[:, :, :512]), rows, rows[:, :, :512], Wanted(16, (), 256, 8))
+    assert (made.tall, made.pieces, made.tile) == (*pieces, 64)
+
+
+def test_wide_float32_has_short_blocks():
+    """Longer ones do not fit into the shared memory of an H200."""
+    rows = torch.zeros(1, 1, 500, 200)
+    made = look.prepare(make_call(rows, rows), rows, rows, Wanted(16, (), 4, 8))
+    assert (made.tall, made.pieces, made.tile) == (16, 8, 16)
+
+
+def test_infinite_keys_have_no_weight():
+    """Also where a block has places without a row."""
+    key = draw(1, 1, M, 5, seed=1)
+    key[:, :, 30] = -torch.inf
+    found = check_look(draw(1, 1, N, 5).abs(), key, WANTED)
+    assert found["received"][0, 0, 30] == 0
+
+
+def test_large_scores_have_no_weights_above_the_peak():
+    """Each score is rounded by some units, and not by the same in all kernels."""
+    query, key = 3e4 * draw(1, 1, 40, 64), 3e4 * draw(1, 1, M, 64, seed=1)
+    found = look.run(make_call(query, key), query, key, Wanted(4, (), 2, 3))
+    assert torch.equal(found["top_weights"][..., 0], found["peak"])
+    assert (found["top_weights"] <= found["peak"][..., None]).all()
+    assert (found["top_keys"][..., 0] >= 0).all()
 
 
 @pytest.fixture

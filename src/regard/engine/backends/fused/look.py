@@ -19,6 +19,7 @@ from regard.score import Dot
 from regard.weigh import Softmax
 
 if TYPE_CHECKING:
+    from regard.engine.backends.fused.survey import Survey
     from regard.engine.looking.walk import Wanted
 
 # a bar for the largest scores comes from a tile's columns, of which half may be above it
@@ -56,12 +57,17 @@ def run(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_stat: bool =
 
     With `has_stat` also log Σ exp(score), the sink's with it; infinity for a query without keys.
     """
+    return prepare(call, query, key, wanted).run(has_stat)
+
+
+def prepare(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> Survey:
+    """A look that has not begun."""
     from regard.engine.backends.fused.job import Job
     from regard.engine.backends.fused.survey import Survey
 
     o = read(call, query, key, key)
     job = Job(o.recipe, o.query, o.key, o.key, o.weight, o.sink, o.bias, o.marks, seed=0, draw_seed=0)
-    return Survey(job, wanted).run(has_stat)
+    return Survey(job, wanted)
 
 
 def find_spans(call: Call) -> Tensor | None:

@@ -8,7 +8,9 @@ time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 BUDGET, ROWS_BUDGET = 100 * 2**20, 32 * 2**20
 # blocks of the two passes, as measured on an H200; a group of keys has as many members as a block of keys eights
 SURVEY, GATHER = Shape(128, 64, 4, 3), Shape(64, 64, 4, 3)
-# rows whose lists are made together
-LINES = 8
+# rows whose lists are made together, and rows in whose time the sums of a piece are written and read
+LINES, PIECE = 8, 4
 
 
 class Survey:
@@ -42,10 +44,15 @@ class Survey:
         self.m = job.key.shape[2]
         self.line, self.wide = divide_up(self.n, wanted.map), divide_up(self.m, wanted.map)
         self.lines, self.columns = divide_up(self.n, self.line), divide_up(self.m, self.wide)
-        # a line of the map in equal pieces
-        self.pieces = divide_up(self.line, GATHER.rows)
-        self.piece = divide_up(self.line, self.pieces)
-        self.tall = max(16, round_up(self.piece))
+        self.across = self.columns * self.wide
+        # products of float32 take four times the shared memory of their rows: 64 wide ones do not fit
+        is_large = not job.is_half and job.constants["D"] > 128
+        self.most = min(GATHER.rows, 16) if is_large else GATHER.rows
+        self.tall = self.choose_tall()
+        self.pieces = divide_up(self.line, self.tall)
+        # few queries need no long block
+        self.tile = min(self.most, max(16, round_up(self.lines * self.pieces * self.tall)))
+        self.blocks = divide_up(self.lines * self.pieces * self.tall, self.tile)
         self.top = min(wanted.top, self.m)
         self.slots = 4 * max(16, round_up(self.top)) if self.top else 0
         self.room = self.slots * 3 // 4
@@ -54,7 +61,12 @@ class Survey:
     def make(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=self.job.query.device)
 
-    @property
+    def choose_tall(self) -> int:
+        """Rows of a piece: long pieces are fewer, and short ones have fewer places without a row."""
+        fit = [self.most >> k for k in range(self.most.bit_length()) if self.across * 4 << k <= BUDGET] or [self.most]
+        return min(fit, key=lambda tall: divide_up(self.line, tall) * (tall + PIECE))
+
+    @cached_property
     def constants(self) -> dict[str, Any]:
         job, recipe = self.job, self.job.recipe
         folds = recipe.cap is None and job.bias is None and recipe.scale > 0
@@ -67,7 +79,7 @@ class Survey:
 
     def run(self, has_stat: bool) -> dict[str, Tensor]:
         job, place = self.job, self.m - self.n
-        tall = SURVEY.rows if self.tall >= 64 and job.is_half else self.tall
+        tall = SURVEY.rows if self.tile == GATHER.rows and job.is_half else self.tile
         self.start(
             survey_rows, job.count * divide_up(self.n, tall), *job.rows(job.query, job.key), self.found, *job.terms(),
             job.size, place, **self.constants, TOP=self.top, ROWS=tall, KEYS=SURVEY.keys, warps=SURVEY.warps,
@@ -82,43 +94,41 @@ class Survey:
     def gather(self, place: int) -> dict[str, Tensor]:
         """The second pass, some blocks of rows at a time."""
         job, heads, top = self.job, self.job.count, self.top
-        device = job.query.device
-        top_weights = torch.zeros(heads, self.n, top, device=device)
-        top_keys = torch.full((heads, self.n, top), -1, dtype=torch.int64, device=device)
+        top_weights, top_keys = self.make(heads, self.n, top), self.make(heads, self.n, top, dtype=torch.int64)
         again = self.make(heads, self.n, dtype=torch.int8)
-        received = torch.zeros(heads, self.m, device=device)
+        received = self.make(heads, self.m)
         cells = self.make(heads, self.lines, self.columns)
         score, _, mask, bias = job.terms()
-        across = self.columns * self.wide
-        for head, num_heads, line, num_lines in self.cut(across):
-            blocks = num_lines * self.pieces
-            count = num_heads * blocks
-            part = Part(head, num_heads, line * self.pieces, blocks, self.pieces, self.line, self.piece)
-            given = torch.zeros(count, across, device=device)
-            rows = count * self.tall
+        both = job.rows(job.query, job.key)
+        kept = {name: self.constants[name] for name in ("d", "UNIT", "FOLD", "D")}
+        across, each = self.across, self.tile // self.tall
+        for head, num_heads, line, num_lines in self.cut():
+            blocks = divide_up(num_lines * self.pieces, each)
+            count, pieces, rows = num_heads * blocks, blocks * each, num_heads * blocks * self.tile
+            part = Part(head, num_heads, line * self.pieces // each, blocks, self.pieces, self.line)
+            given = torch.zeros(count * each, across, device=job.query.device)
             lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
             self.start(
-                gather_keys, count, *job.rows(job.query, job.key), self.found, given, across, lists, part, score, mask,
-                bias, job.size, place, self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
-                ROWS=self.tall, KEYS=GATHER.keys, warps=GATHER.warps, stages=GATHER.stages,
+                gather_keys, count, *both, self.found, given, across, lists, part, score, mask, bias, job.size, place,
+                self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
+                ROWS=self.tile, TALL=self.tall, KEYS=GATHER.keys, warps=GATHER.warps, stages=GATHER.stages,
             )  # fmt: skip
             if top:
                 self.start(
                     list_keys, rows // LINES, lists, ROOM=self.room, SLOTS=self.slots, KEYS=GATHER.keys, LINES=LINES
                 )
-                kept = {name: self.constants[name] for name in ("d", "UNIT", "FOLD", "D")}
                 self.start(
-                    rank_keys, rows, *job.rows(job.query, job.key), self.found, lists, part, top_keys, top_weights,
-                    again, score, bias, job.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tall, warps=1,
+                    rank_keys, rows, *both, self.found, lists, part, top_keys, top_weights, again, score, bias,
+                    job.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tile, TALL=self.tall, warps=1,
                 )  # fmt: skip
             self.start(
-                add_up_keys, num_heads * divide_up(self.m, 128), given, across, received, part, job.size, LINES=32,
-                KEYS=128,
+                add_up_keys, num_heads * divide_up(self.m, 128), given, across, received, part, pieces,
+                self.m if line else 0, job.size, LINES=32, KEYS=128,
             )  # fmt: skip
             span = min(round_up(self.wide), 1024)
             self.start(
-                add_up_cells, num_heads * num_lines, given, across, cells, self.lines, self.columns, self.wide, part,
-                CELLS=4096 // span, SPAN=span,
+                add_up_cells, num_heads * num_lines, given, across, cells, line, num_lines, self.lines, self.columns,
+                self.wide, part, pieces, CELLS=min(4096 // span, round_up(self.columns)), SPAN=span,
             )  # fmt: skip
             del given, lists
         if top:
@@ -127,27 +137,33 @@ class Survey:
         sums = {"top_keys": top_keys, "top_weights": top_weights, "received": received, "map": cells}
         return {name: x.unflatten(0, whole) for name, x in sums.items()}
 
-    def cut(self, across: int) -> Iterator[tuple[int, int, int, int]]:
+    def cut(self) -> Iterator[tuple[int, int, int, int]]:
         """Whole heads, or lines of the map of one head, as the budget has room: first, how many, first, how many."""
-        each = self.pieces * (across * 4 + self.tall * (self.slots + 2) * 8)
-        most = max(BUDGET // each, 1)
-        if most >= self.lines:
-            step = most // self.lines
-            for head in range(0, self.job.count, step):
-                yield head, min(step, self.job.count - head), 0, self.lines
+        each, count = self.tile // self.tall, self.job.count
+        most = max(BUDGET // (each * self.across * 4 + self.tile * (self.slots + 2) * 8), 1)
+        if most >= self.blocks:
+            # equal parts, as far as that goes
+            step = divide_up(count, divide_up(count, most // self.blocks))
+            for head in range(0, count, step):
+                yield head, min(step, count - head), 0, self.lines
             return
-        for head in range(self.job.count):
-            for line in range(0, self.lines, most):
-                yield head, 1, line, min(most, self.lines - line)
+        # lines that fill their blocks
+        whole = each // math.gcd(self.pieces, each)
+        step = max(most * each // self.pieces // whole, 1) * whole
+        for head in range(count):
+            for line in range(0, self.lines, step):
+                yield head, 1, line, min(step, self.lines - line)
 
     def write_chosen(self) -> Tensor:
         """The wanted queries in full."""
         count, device = len(self.wanted.rows), self.job.query.device
-        rows = torch.empty(self.job.count, count, self.m, device=device)
+        if not count:
+            return self.make(self.b, self.h, 0, self.m)
+        rows = self.make(self.job.count, count, self.m)
         groups = divide_up(count, 16)
         chosen = torch.tensor([*self.wanted.rows, *[-1] * (groups * 16 - count)], dtype=torch.int32, device=device)
-        step = max(ROWS_BUDGET // max(groups * 16 * self.m * 4, 1), 1)
-        for head in range(0, self.job.count if count else 0, step):
+        step = max(ROWS_BUDGET // (groups * 16 * self.m * 4), 1)
+        for head in range(0, self.job.count, step):
             heads = torch.arange(head, min(head + step, self.job.count), dtype=torch.int32, device=device)
             written = self.write(heads.repeat_interleave(groups), chosen.repeat(len(heads)))
             rows[head : head + step] = written.view(len(heads), -1, self.m)[:, :count]

@@ -7,19 +7,22 @@ import triton.language as tl
 
 from regard.engine.backends.fused.kernels.look import lift, score_keys
 from regard.engine.backends.fused.kernels.masks import allow, bound_keys
-from regard.engine.backends.fused.kernels.tiles import find_rows, load_rows
+from regard.engine.backends.fused.kernels.tiles import find_rows
 
 
 class Part(NamedTuple):
-    """Which blocks of rows a launch has, and how they lie in the lines of the map."""
+    """Which blocks of rows a launch has, and how they lie in the lines of the map.
+
+    A block has `ROWS` places for rows, in pieces of `TALL`. All rows of a piece are in one line of the map; the last
+    piece of a line has places without a row.
+    """
 
     head: Any  # the first, of those of all sequences
     heads: Any
     block: Any  # the first, of those of a head
     blocks: Any
-    pieces: Any  # blocks of a line
+    pieces: Any  # of a line
     line: Any  # rows of a line
-    piece: Any  # rows of a block, at most `ROWS`
 
 
 class Lists(NamedTuple):
@@ -37,47 +40,51 @@ class Lists(NamedTuple):
 def gather_keys(
     q, k, found, given, wide, lists, part, score, mask, bias, size, place, window, d: tl.constexpr, UNIT: tl.constexpr,
     FOLD: tl.constexpr, ROOM: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
-    KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    TALL: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """One block of queries, all in one line of the map: the sum of its weights for each key, `given` (blocks, wide)."""
+    """One block of queries: the sums of the weights of each of its pieces for each key, `given` (pieces, wide)."""
     # the last rows first, of all heads: under a causal mask they have the most to do
     own = part.blocks - 1 - tl.program_id(0) // part.heads
     head = part.head + tl.program_id(0) % part.heads
     b, h = head // size.heads, head % size.heads
-    first, last = find_block(part, own, size)
+    first, _ = find_query(part, own, 0, size, ROWS, TALL)
+    _, last = find_query(part, own, ROWS - 1, size, ROWS, TALL)
+    i, after = find_query(part, own, tl.arange(0, ROWS)[:, None], size, ROWS, TALL)
     own += tl.program_id(0) % part.heads * part.blocks
     if first >= last:
         return
     start, whole_start, whole_stop, stop = bound_keys(mask, b, first, last, size.m, ROWS, KEYS)
-    i = first + tl.arange(0, ROWS)[:, None]
+    here = i < after
+    # a place without a row has a neighbour's query: of zeros, what is infinite would make NaN
+    x = tl.arange(0, D)[None, :]
+    query = tl.load(find_rows(q, b, h) + tl.minimum(i, after - 1).to(tl.int64) * q.i + x * q.d, mask=x < d, other=0.0)
+    i = tl.where(here, i, size.n)
     row = head.to(tl.int64) * size.n + i
-    here = i < last
-    query = load_rows(q, b, h, first, last, d, ROWS, D, True)
     base = tl.load(found.base + row, mask=here, other=float("inf"))
     share = tl.load(found.share + row, mask=here, other=0.0)
     bar = base
     if ROOM > 0:
         # −inf is no score: what is masked stays below
         bar = tl.maximum(tl.load(found.bar + row, mask=here, other=float("inf")), -3.4028234663852886e38)
-    given += own.to(tl.int64) * wide
+    given += own.to(tl.int64) * (ROWS // TALL) * wide
     own = own * ROWS + tl.arange(0, ROWS)[:, None]
     passed = tl.zeros([ROWS, 1], tl.int32)
     touched = passed
     if mask.before is not None:
         for at in range(start, tl.minimum(whole_start, stop), KEYS):
             passed, touched = _give(
-                passed, touched, given, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask, bias,
-                size, d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, KEYS, PRECISION, FAST, True,
+                passed, touched, given, wide, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask,
+                bias, size, d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, TALL, KEYS, PRECISION, FAST, True,
             )  # fmt: skip
     for at in range(whole_start, whole_stop, KEYS):
         passed, touched = _give(
-            passed, touched, given, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask, bias, size,
-            d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, KEYS, PRECISION, FAST, False,
+            passed, touched, given, wide, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask, bias,
+            size, d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, TALL, KEYS, PRECISION, FAST, False,
         )  # fmt: skip
     for at in range(whole_stop, stop, KEYS):
         passed, touched = _give(
-            passed, touched, given, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask, bias, size,
-            d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, KEYS, PRECISION, FAST, True,
+            passed, touched, given, wide, lists, own, bar, base, share, query, k, b, h, i, last, at, score, mask, bias,
+            size, d, UNIT, FOLD, ROOM, SLOTS, D, ROWS, TALL, KEYS, PRECISION, FAST, True,
         )  # fmt: skip
 
     if ROOM > 0:
@@ -107,12 +114,12 @@ def gather_keys(
 
 
 @triton.jit
-def find_block(part, index, size):
-    """The first row of a block, and one past its last."""
-    block = part.block + index
-    line = block // part.pieces
-    first = line * part.line + block % part.pieces * part.piece
-    return first, tl.minimum(tl.minimum(first + part.piece, (line + 1) * part.line), size.n)
+def find_query(part, index, place, size, ROWS: tl.constexpr, TALL: tl.constexpr):
+    """The query that has a place of a block, and one past the last of its piece: those from there on are no rows."""
+    piece = (part.block + index) * (ROWS // TALL) + place // TALL
+    line = piece // part.pieces
+    first = line * part.line + piece % part.pieces * TALL
+    return first + place % TALL, tl.minimum(tl.minimum(first + TALL, (line + 1) * part.line), size.n)
 
 
 @triton.jit
@@ -129,9 +136,10 @@ def _weigh(
 
 @triton.jit
 def _give(
-    passed, touched, given, lists, own, bar, base, share, query, k, b, h, i, last, start, score, mask, bias, size,
+    passed, touched, given, wide, lists, own, bar, base, share, query, k, b, h, i, last, start, score, mask, bias, size,
     d: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, ROOM: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
+    ROWS: tl.constexpr, TALL: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    CHECK: tl.constexpr,
 ):  # fmt: skip
     """A tile's sums for each key; and its keys that reach the bar, at the ends of their rows' lists."""
     j = start + tl.arange(0, KEYS)
@@ -142,7 +150,12 @@ def _give(
         allowed = allow(mask, b, h, i, at, last, size.m)
         weights = tl.where(allowed, weights, 0.0)
         scores = tl.where(allowed, scores, -float("inf"))
-    tl.store(given + j, tl.sum(weights, 0), mask=j < size.m)
+    if TALL == ROWS:
+        tl.store(given + j, tl.sum(weights, 0), mask=j < size.m)
+    else:
+        piece = tl.arange(0, ROWS // TALL)[:, None].to(tl.int64)
+        sums = tl.sum(tl.reshape(weights, [ROWS // TALL, TALL, KEYS]), 1)
+        tl.store(given + piece * wide + at, sums, mask=at < size.m)
     if ROOM > 0:
         # keys eight apart lie in one thread; their groups are listed, and taken apart by `list_keys`
         parts = tl.reshape(scores, [ROWS, KEYS // 8, 8])

@@ -4,8 +4,7 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.biases import add_bias
-from regard.engine.backends.fused.kernels.look import lift
-from regard.engine.backends.fused.kernels.look_keys import find_block
+from regard.engine.backends.fused.kernels.look_keys import find_query
 from regard.engine.backends.fused.kernels.scores import scale_dot
 from regard.engine.backends.fused.kernels.tiles import find_rows
 
@@ -36,13 +35,13 @@ def list_keys(lists, ROOM: tl.constexpr, SLOTS: tl.constexpr, KEYS: tl.constexpr
 def rank_keys(
     q, k, found, lists, part, top_keys, top_weights, again, score, bias, size, d: tl.constexpr, UNIT: tl.constexpr,
     FOLD: tl.constexpr, TOP: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
+    TALL: tl.constexpr,
 ):  # fmt: skip
     """One row's list in order. `again` is set where the list had no room for all, or the row is NaN."""
     own = tl.program_id(0)
     head = part.head + own // ROWS // part.blocks
-    first, last = find_block(part, own // ROWS % part.blocks, size)
-    i = first + own % ROWS
-    if i >= last:
+    i, after = find_query(part, own // ROWS % part.blocks, own % ROWS, size, ROWS, TALL)
+    if i >= after:
         return
     row = head.to(tl.int64) * size.n + i
     bar = tl.load(found.bar + row)
@@ -51,7 +50,7 @@ def rank_keys(
     # passes that rounded differently would find too few
     short = (bar > -float("inf")) & (count < TOP)
     tl.store(again + row, ((count > SLOTS) | short | (share != share)).to(tl.int8))
-    given = lists.keys + own * SLOTS, top_keys + row * TOP, top_weights + row * TOP, tl.load(found.base + row), share
+    given = lists.keys + own * SLOTS, top_keys + row * TOP, top_weights + row * TOP, tl.load(found.peak + row)
     if count <= SLOTS // 2:
         _rank(q, k, given, count, head, i, score, bias, size, d, UNIT, FOLD, TOP, SLOTS // 2, D)
     elif count <= SLOTS:
@@ -64,7 +63,7 @@ def _rank(
     TOP: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The place of a key is how many come before it."""
-    keys, top_keys, top_weights, base, share = given
+    keys, top_keys, top_weights, peak = given
     b, h = head // size.heads, head % size.heads
     slot = tl.arange(0, SLOTS)
     is_there = slot < count
@@ -80,7 +79,15 @@ def _rank(
     other, their = scores[None, :], j[None, :]
     wins = (other > scores[:, None]) | ((other == scores[:, None]) & is_there[None, :] & (their < j[:, None]))
     place = tl.sum(tl.where(wins, 1, 0), 1)
-    weights = tl.exp2(lift(scores, score, base, FOLD)) * share
+    # these dot products round otherwise than those of the passes: only how far they lie below the largest counts
+    below = scores - tl.max(scores, 0)
+    if FOLD:
+        below = below * score.scale
+    weights = tl.where(place == 0, 1.0, tl.exp2(below)) * peak
     shown = is_there & (place < TOP)
     tl.store(top_weights + place, weights, mask=shown)
     tl.store(top_keys + place, tl.where(weights == 0, -1, j).to(tl.int64), mask=shown)
+    # the others find no key
+    is_left = (slot >= count) & (slot < TOP)
+    tl.store(top_weights + slot, tl.zeros([SLOTS], tl.float32), mask=is_left)
+    tl.store(top_keys + slot, tl.full([SLOTS], -1, tl.int64), mask=is_left)
