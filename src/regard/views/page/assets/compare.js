@@ -55,7 +55,7 @@
       if (spans[at]) R.maskCells(cells, rows, cols, spans[at], (r) => Math.min(r * width[0], n), (c) => Math.min(c * width[1], m));
     });
     const [first, second] = maps.map(({ cells }) => cells);
-    for (let at = 0; at < gap.length; at++) if (Number.isNaN(first[at]) && Number.isNaN(second[at])) gap[at] = NaN;
+    for (let at = 0; at < gap.length; at++) if (first[at] === R.masked && second[at] === R.masked) gap[at] = R.masked;
   }
 
   // ---- paint ----
@@ -64,7 +64,7 @@
     const { maps, rows, cols } = pair;
     const most = Math.max(R.largest(maps[0]), R.largest(maps[1]));
     const shared = R.norm(most, state.log, 3);
-    const signed = R.signedNorm(R.largest(maps[2].map(Math.abs)));
+    const signed = R.signedNorm(Math.max(R.largest(maps[2]), -R.least(maps[2])));
     const wide = Math.floor(Math.min(side(body.clientWidth) - 34, 520));
     const high = Math.floor(wide * Math.min(Math.max(rows / cols, 0.4), 1.6));
     panels.forEach(({ canvas, over }, at) => {
@@ -74,6 +74,7 @@
       R.hatch(context, 0, 0, wide, high);
       context.imageSmoothingEnabled = false;
       context.drawImage(R.picture(maps[at], rows, cols, norm, kind), 0, 0, wide, high);
+      R.voids(context, maps[at], rows, cols, [0, 0, wide, high]);
       canvas.parentElement.style.height = high + "px";
     });
     R.legend(legends[0], shared, "sequential", Math.min(wide, 260));
@@ -97,9 +98,9 @@
       linked.textContent = R.t("compare.hint");
       return;
     }
-    const print = (x) => (Number.isNaN(x) ? R.t("compare.masked") : R.number(x));
+    const print = (x) => (x === R.masked ? R.t("compare.masked") : R.number(x));
     const [first, second, gap] = maps.map((cells) => print(cells[row * cols + col]));
-    const label = (entry, which, at, of, total) => R.label(entry[which], Math.floor(((at + 0.5) * total) / of));
+    const label = (entry, which, at, of, total) => R.quoted(entry[which], Math.floor(((at + 0.5) * total) / of));
     const values = { first, second, gap, row, col, query: label(a, "queries", row, rows, a.n), key: label(a, "keys", col, cols, a.m),
       query2: label(b, "queries", row, rows, b.n), key2: label(b, "keys", col, cols, b.m) };
     const exact = rows === a.n && cols === a.m && how === "same";
@@ -126,8 +127,9 @@
   // ---- ranking by Jensen-Shannon divergence of the thumbnails, row by row, in bits ----
   const bins = 16;
   async function profiles() {
-    const loaded = await Promise.all(R.data.entries.map((entry) => R.blob(entry.blobs.thumb)));
-    return R.data.entries.map((entry, at) => {
+    const entries = R.data.entries.filter(({ id }) => !R.broken(id));
+    const loaded = await Promise.all(entries.map((entry) => R.blob(entry.blobs.thumb)));
+    return entries.map((entry, at) => {
       const [rows, cols] = R.shape(entry.blobs.thumb);
       const { cells } = resample({ cells: loaded[at], rows, cols }, Math.min(bins, rows), Math.min(bins, cols));
       const count = Math.min(bins, rows), width = Math.min(bins, cols);
@@ -216,7 +218,10 @@
   function partner(entry) {
     const others = R.data.entries.filter((other) => other.id !== entry.id);
     const alike = others.filter(({ kind, n, m }) => kind === entry.kind && n === entry.n && m === entry.m);
-    const twin = alike.find(({ model, layer, head }) => model !== entry.model && layer === entry.layer && head === entry.head);
+    // texts of two runs are seldom of one length; the nearest layer where the other has fewer
+    const off = ({ layer, head }) => 1000 * Math.abs(layer - entry.layer) + Math.abs(head - entry.head);
+    const twins = others.filter(({ model, kind }) => model !== entry.model && kind === entry.kind);
+    const twin = twins.reduce((best, other) => (best && off(best) <= off(other) ? best : other), null);
     return twin || R.siblings(entry).find(({ head }) => head === entry.head + 1) || alike[0] || others[0];
   }
   async function show(now, patch) {
@@ -241,7 +246,9 @@
       if (state.entry !== a.id || (state.other !== b.id && b !== a)) return;
       pair = loaded;
       panels.forEach((panel, at) => {
-        panel.title.textContent = at === 2 ? "B − A" : "AB"[at] + " · " + R.name(at ? b : a);
+        // a run may have the letter of its side in its name
+        const [side, name] = ["AB"[at], R.name(at ? b : a)];
+        panel.title.textContent = at === 2 ? "B − A" : name.startsWith(side + ":") ? name : side + " · " + name;
         panel.over.setAttribute("aria-label", R.t("compare.map", { name: panel.title.textContent }));
       });
       scale.textContent = R.t(pair.how === "relative" ? "legend.even" : "legend.shared");

@@ -5,6 +5,8 @@ const R = {};
   const entries = new Map(R.data.entries.map((entry) => [entry.id, entry]));
   R.entry = (id) => entries.get(id);
   R.detailed = (id) => "map" in R.entry(id).blobs;
+  // JSON knows no NaN: a mean that is null was none
+  R.broken = (id) => Object.values(R.entry(id).stats).some((mean) => mean === null);
 
   // ---- packed numbers ----
   const stores = new Map();
@@ -93,10 +95,10 @@ const R = {};
   R.source = (id) => {
     if (sources.has(id)) return sources.get(id);
     const entry = R.entry(id);
-    const names = full(entry) ? ["map"] : ["query", "key", "stat", "spans"];
+    const names = full(entry) ? ["map", "spans"] : ["query", "key", "stat", "spans"];
     const load = Promise.all(names.map((name) => (name in entry.blobs ? R.blob(entry.blobs[name]) : null)));
     const made = load.then((loaded) => {
-      if (full(entry)) return { map: loaded[0], m: entry.m };
+      if (full(entry)) return { map: loaded[0], spans: loaded[1], m: entry.m };
       const [query, key, stat, spans] = loaded;
       return { query, key, stat, spans, m: entry.m, width: query.length / entry.n };
     });
@@ -123,8 +125,8 @@ const R = {};
       const at = j * width;
       let sum = -norm;
       for (let c = 0; c < width; c++) sum += query[base + c] * key[at + c];
-      // rounded keys could bring a weight a little above one
-      out[j - from] = sum < 0 ? Math.exp(sum) : 1;
+      // rounded keys could bring a weight a little above one; what is no number stays none
+      out[j - from] = sum >= 0 ? 1 : Math.exp(sum);
     }
     return out;
   };
@@ -135,12 +137,21 @@ const R = {};
     if (recent.size > 64) recent.delete(recent.keys().next().value);
     return promise;
   }
+  // a row of a softmax adds to one; in half precision it does so but for a thousandth
+  function settle(row, { terms = "" }) {
+    if (!terms.includes("Softmax") || /sink/i.test(terms)) return row;
+    let sum = 0;
+    for (const weight of row) sum += weight;
+    // more than rounding is not to be hidden
+    if (Math.abs(sum - 1) < 0.01) for (let j = 0; j < row.length; j++) row[j] /= sum;
+    return row;
+  }
   async function makeRow(id, i) {
     const entry = R.entry(id);
     const kind = R.rowKind(id);
     if (kind === "none") return null;
     const row = new Float32Array(entry.m);
-    if (kind === "exact") return R.weigh(await R.source(id), i, 0, entry.m, row);
+    if (kind === "exact") return settle(R.weigh(await R.source(id), i, 0, entry.m, row), entry);
     const { top_keys: keysAt, top_weights: weightsAt } = entry.blobs;
     const [keys, weights] = await Promise.all([R.blob(keysAt), R.blob(weightsAt)]);
     const count = R.shape(keysAt)[1];

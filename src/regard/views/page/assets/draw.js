@@ -80,7 +80,9 @@
     while (signs.length > 1 && context.measureText(signs.join("") + "…").width > width) signs.pop();
     return signs.join("") + "…";
   };
-  // values as pixels; NaN stays clear, so that what lies below (the hatch) shows through
+  // a masked cell; NaN is something else: a weight that is no number
+  R.masked = -Infinity;
+  // values as pixels; what has no number stays clear, so that what lies below (the hatch) shows through
   R.picture = (values, rows, cols, norm, kind = "sequential") => {
     const table = R.ramp(kind);
     const canvas = document.createElement("canvas");
@@ -91,7 +93,7 @@
     const pixels = image.data;
     for (let at = 0; at < rows * cols; at++) {
       const value = values[at];
-      if (value !== value) continue;
+      if (!Number.isFinite(value)) continue;
       const from = 3 * step(norm.of(value));
       pixels[4 * at] = table[from];
       pixels[4 * at + 1] = table[from + 1];
@@ -102,27 +104,44 @@
     return canvas;
   };
   const tiles = {};
+  function pattern(context, name, paper, ink, lines) {
+    const mark = name + theme();
+    if (!tiles[mark]) {
+      const tile = (tiles[mark] = document.createElement("canvas"));
+      tile.width = tile.height = 8;
+      const pen = tile.getContext("2d");
+      pen.fillStyle = paper;
+      pen.fillRect(0, 0, 8, 8);
+      pen.strokeStyle = ink;
+      pen.lineWidth = 1.2;
+      pen.beginPath();
+      for (const [x, y, right, bottom] of lines) {
+        pen.moveTo(x, y);
+        pen.lineTo(right, bottom);
+      }
+      pen.stroke();
+    }
+    return context.createPattern(tiles[mark], "repeat");
+  }
   R.hatch = (context, x, y, width, height) => {
-    tiles[theme()] = tiles[theme()] || hatchTile();
-    context.fillStyle = context.createPattern(tiles[theme()], "repeat");
+    const lines = [-8, 0, 8].map((shift) => [shift - 1, 9, shift + 9, -1]);
+    context.fillStyle = pattern(context, "hatch", R.css("--panel"), R.css("--line"), lines);
     context.fillRect(x, y, width, height);
   };
-  function hatchTile() {
-    const tile = document.createElement("canvas");
-    tile.width = tile.height = 8;
-    const pen = tile.getContext("2d");
-    pen.fillStyle = R.css("--panel");
-    pen.fillRect(0, 0, 8, 8);
-    pen.strokeStyle = R.css("--line");
-    pen.lineWidth = 1.2;
-    pen.beginPath();
-    for (const shift of [-8, 0, 8]) {
-      pen.moveTo(shift - 1, 9);
-      pen.lineTo(shift + 9, -1);
+  // grey is a colour of the ramp too, so crosses lie on it
+  R.crosses = (context) =>
+    pattern(context, "void", "#b9b9bd", "#2a2a2e", [[2, 2, 6, 6], [6, 2, 2, 6]]);
+  R.isVoid = (value) => !Number.isFinite(value) && value !== R.masked;
+  R.voids = (context, cells, rows, cols, [x, y, width, height]) => {
+    context.fillStyle = R.crosses(context);
+    for (let r = 0; r < rows; r++) {
+      for (let c = 0; c < cols; c++) {
+        const from = c;
+        while (c < cols && R.isVoid(cells[r * cols + c])) c++;
+        if (c > from) context.fillRect(x + (from * width) / cols, y + (r * height) / rows, ((c - from) * width) / cols, height / rows);
+      }
     }
-    pen.stroke();
-    return tile;
-  }
+  };
   R.legend = (canvas, norm, kind = "sequential", width = 240) => {
     const context = R.canvas(canvas, width, 30);
     const table = R.ramp(kind);

@@ -3,7 +3,7 @@
   const { el, say } = R;
   const orders = {
     layer: null,
-    entropy: (entry) => entry.stats.entropy,
+    entropy: (entry) => entry.stats.entropy ?? Infinity,
     local: (entry) => -entry.stats.local,
     first: (entry) => -entry.stats.first,
     received: (entry) => -entry.stats.received,
@@ -22,7 +22,6 @@
   let painted = "";
 
   const number = (x) => (Number.isFinite(x) ? R.number(x) : "–");
-  const modelOf = (entry) => (R.data.models.length > 1 ? R.data.models[entry.model] + " " : "");
   const statistics = (entry) =>
     R.t("grid.stats", {
       entropy: number(entry.stats.entropy), first: number(entry.stats.first), local: number(entry.stats.local),
@@ -57,7 +56,10 @@
       }
       const start = Math.floor(which / across) * side * width + (which % across) * side;
       for (let r = 0; r < shape[0]; r++) {
-        for (let c = 0; c < shape[1]; c++) pixels[start + r * width + c] = colours[stored[r * shape[1] + c]];
+        const row = stored.subarray(r * shape[1], (r + 1) * shape[1]);
+        // a byte holds no NaN; in a head with NaN, a row of nothing is such a row
+        const empty = R.broken(R.data.entries[which].id) && !row.some(Boolean);
+        for (let c = 0; c < shape[1]; c++) pixels[start + r * width + c] = empty ? 0xffbdb9b9 : colours[row[c]];
       }
     });
     context.putImageData(image, 0, 0);
@@ -120,25 +122,39 @@
       const [left, top] = [(which % thumbs.across) * thumbs.side, Math.floor(which / thumbs.across) * thumbs.side];
       context.imageSmoothingEnabled = shape[0] > size;
       context.drawImage(atlas.canvas, left, top, shape[1], shape[0], x, y, size, size);
+      if (R.broken(entry.id)) strike(context, x, y);
       context.fillStyle = quiet;
       if (gutter && first) {
         const sign = entry.kind === "cross" ? "×" : "";
-        context.fillText(R.clip(context, modelOf(entry) + R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
+        context.fillText(R.clip(context, R.letter(entry) + R.t("grid.lane", { layer: entry.layer }) + sign, gutter - 8), 0, y + size / 2);
       }
       if (lead) {
         const value = number(entry.stats[order]);
-        context.fillText(R.clip(context, modelOf(entry) + entry.layer + "." + entry.head + "  " + value, size), x, y + size + 10);
+        context.fillText(R.clip(context, R.letter(entry) + entry.layer + "." + entry.head + "  " + value, size), x, y + size + 10);
       }
     }
     R.legend(legend, norm);
     buttons.style.height = height + "px";
     place();
   }
+  function strike(context, x, y) {
+    for (const [colour, line] of [["#000000", 4], ["#ffffff", 1.5]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.beginPath();
+      context.moveTo(x + 3, y + 3);
+      context.lineTo(x + size - 3, y + size - 3);
+      context.moveTo(x + size - 3, y + 3);
+      context.lineTo(x + 3, y + size - 3);
+      context.stroke();
+    }
+    if (size >= 48) R.tag(context, "NaN", x + size / 2, y + size / 2, "center");
+  }
   // one real button for each head lies over the canvas, so that keyboard and reader find every head
   function place() {
     const made = cells.map(({ entry, x, y }, at) => {
       const button = el("button", {
-        class: "thumb", type: "button", "aria-label": R.name(entry) + ". " + statistics(entry),
+        class: "thumb", type: "button", "aria-label": R.name(entry) + ". " + (R.broken(entry.id) ? R.t("nan.some") + ". " : "") + statistics(entry),
         tabindex: entry.id === active ? "0" : "-1", dataset: { id: entry.id, at },
         "aria-current": entry.id === R.state.entry ? "true" : null,
       });
@@ -155,8 +171,7 @@
   function tell(entry) {
     told = entry;
     caption.textContent = R.name(entry);
-    detailBox.textContent = R.t("rows." + R.rowKind(entry.id));
-    detailBox.dataset.kind = R.rowKind(entry.id);
+    R.badge(detailBox, entry);
     numbers.replaceChildren(...["entropy", "first", "local", "distance", "received"].map((name) =>
       el("div", {}, el("dt", {}, R.t("stat." + name)), el("dd", { class: "number" }, number(entry.stats[name])))));
   }
@@ -217,6 +232,7 @@
       el("div", { class: "row bar" },
         el("label", { class: "field" }, say(el("span"), "grid.sort"), sorter),
         say(el("span", { class: "note grow" }), mixed ? "grid.hint.mixed" : "grid.hint"),
+        R.data.entries.some(({ id }) => R.broken(id)) ? say(el("span", { class: "chip crossed" }), "nan.legend") : null,
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.share"), legend)),
       el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame),
         el("aside", { class: "panel map-aside grid-aside" }, caption, el("p", {}, detailBox), numbers, opener)));

@@ -23,6 +23,9 @@
     refresh({ theme: state.theme });
   });
 
+  // a view of an old address, or one that this page has no data for
+  if (R.views.length && !R.views.some(({ name }) => name === state.view)) state.view = R.views[0].name;
+
   // ---- attentions: one per module call, each with its heads ----
   const groups = [];
   const groupOf = new Map();
@@ -51,7 +54,13 @@
     const box = el("select", { onchange: (event) => onchange(Number(event.target.value)) });
     return { box, label: el("label", { class: "field" }, say(el("span"), key), box) };
   };
-  const model = select("pick.model", (at) => R.set({ entry: nearest(inModel(at)[0], R.entry(state.entry).head).id }));
+  // the same place in the other run, as far as it has one
+  const model = select("pick.model", (at) => {
+    const { layer: depth, kind: sort, head: number } = R.entry(state.entry);
+    const own = inModel(at);
+    const twin = own.find(({ entry }) => entry.layer === depth && entry.kind === sort);
+    R.set({ entry: nearest(twin || own[0], number).id });
+  });
   const layer = select("pick.layer", (at) => R.set({ entry: nearest(groups[at], R.entry(state.entry).head).id }));
   const head = select("pick.head", (id) => R.set({ entry: id }));
   const toggle = (key, name) => {
@@ -124,14 +133,14 @@
     if (!entry) return;
     const sort = R.rowKind(entry.id);
     named.textContent = R.name(entry);
-    kind.textContent = R.t("rows." + sort);
-    kind.dataset.kind = sort;
+    R.badge(kind, entry);
     facts.replaceChildren(
       ...fact("fact.module", entry.name),
       ...fact("fact.size", R.t("fact.sizes", { n: entry.n.toLocaleString("en"), m: entry.m.toLocaleString("en") })),
       ...fact("fact.terms", entry.terms),
-      ...fact("fact.check", entry.check),
-      ...fact("fact.why", sort === "exact" ? "" : sort === "none" ? R.t("rows.none.why") : entry.why));
+      ...fact("fact.check", R.either(entry.check)),
+      ...fact("fact.nan", R.broken(entry.id) ? R.t("nan.why") : ""),
+      ...fact("fact.why", sort === "exact" ? "" : sort === "none" ? R.t("rows.none.why") : R.either(entry.why)));
   }
   function options(box, items, chosen) {
     box.replaceChildren(...items.map(([value, text]) => el("option", { value, selected: value === chosen }, text)));

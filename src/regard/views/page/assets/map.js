@@ -3,17 +3,12 @@
   const { el, say, state } = R;
   // multiply-adds for one window; about half a second
   const budget = 4e8;
-  let base, over, frame, masks, about, readout, topTitle, topList, legend, progress;
-  let coarse = null;
-  let exact = null;
-  let dots = null;
-  let margins = null;
-  let job = null;
+  // what lies under the map: what keys receive, and the chosen row
+  const under = 112;
+  let base, over, frame, masks, voids, about, readout, topTitle, topList, legend, progress;
+  let [coarse, exact, dots, margins, job, box, norm, drag] = [null, null, null, null, null, null, null, null];
   let drawn = "";
-  let box = null;
-  let norm = null;
   let started = 0;
-  let drag = null;
   let turned = 0;
 
   const entryNow = () => R.entry(state.entry);
@@ -23,12 +18,12 @@
   function measure() {
     const entry = entryNow();
     const width = Math.max(280, frame.clientWidth);
-    const small = width < 560;
-    const right = small ? 40 : 64;
+    const small = width < 560, right = small ? 40 : 64;
     const left = R.gutter(entry.queries, entry.n, small ? 72 : 128), top = R.gutter(entry.keys, entry.m, small ? 72 : 112);
     const [first, last, from, to] = windowNow();
     const room = Math.min(width - left - right, 960);
-    const tall = Math.max(280, Math.min(window.innerHeight * 0.68, 900));
+    // the labels, the strips and the hint are to be seen with the map
+    const tall = Math.max(200, Math.min(window.innerHeight - top - under - 96, 900));
     const aspect = Math.min(Math.max((last - first) / (to - from), 0.35), 2.5);
     const wide = Math.floor(Math.max(Math.min(room, (to - from) * 72, tall / aspect), 40));
     const high = Math.floor(Math.max(Math.min(wide * aspect, tall), 40));
@@ -41,7 +36,7 @@
     box = measure();
     const win = windowNow();
     const bottom = box.y + box.height;
-    const height = bottom + 136;
+    const height = bottom + under;
     const context = R.canvas(base, box.whole, height);
     frame.style.height = height + "px";
     R.hatch(context, box.x, box.y, box.width, box.height);
@@ -62,6 +57,7 @@
       const at = [box.x + (left - win[2]) * wide, box.y + (top - win[0]) * high, (right - left) * wide, (end - top) * high];
       R.hatch(context, ...at);
       context.drawImage(R.pictureOf(layer, norm), ...at);
+      if (layer.broken) R.voids(context, layer.cells, layer.rows, layer.cols, at);
     }
     if (dots) R.dots(context, dots, win, box, norm);
     context.restore();
@@ -81,16 +77,16 @@
       R.caption(context, box.x - 12, R.t("map.entropy"), strip.x + strip.width, box.y - 10, "right");
     }
     if (received) {
-      const strip = { x: box.x, y: bottom + 8, width: box.width, height: 40 };
+      const strip = { x: box.x, y: bottom + 8, width: box.width, height: 36 };
       R.strip(context, received, [win[2], win[3]], strip, { colour: "--edge" });
-      R.caption(context, box.x - 12, R.t("map.received"), box.x - 8, bottom + 28, "right");
+      R.caption(context, box.x - 12, R.t("map.received"), box.x - 8, bottom + 26, "right");
     }
   }
   async function paintOver() {
     const entry = entryNow();
     const { query, key } = state;
     const win = windowNow();
-    const context = R.canvas(over, box.whole, box.y + box.height + 136);
+    const context = R.canvas(over, box.whole, box.y + box.height + under);
     R.cross(context, box, win, query, key);
     const high = box.height / (win[1] - win[0]), wide = box.width / (win[3] - win[2]);
     const x = box.x + (key - win[2] + 0.5) * wide, y = box.y + (query - win[0] + 0.5) * high;
@@ -105,10 +101,10 @@
       const below = Math.min(y + high / 2 + 16, box.y + box.height - 12);
       R.tag(context, valueOf(row, key), late ? x - wide / 2 - 8 : x + wide / 2 + 8, below, late ? "right" : "left");
     }
-    const strip = { x: box.x, y: box.y + box.height + 64, width: box.width, height: 64 };
+    const strip = { x: box.x, y: box.y + box.height + 52, width: box.width, height: 56 };
     if (row) {
       R.strip(context, row, [win[2], win[3]], strip, { colour: "--accent" });
-      R.caption(context, box.x - 12, R.t("map.row"), box.x - 8, strip.y + 32, "right");
+      R.caption(context, box.x - 12, R.t("map.row"), box.x - 8, strip.y + 28, "right");
     }
     tell(row, hidden);
     if (started) {
@@ -120,23 +116,25 @@
   function tell(row, hidden) {
     const entry = entryNow();
     const { query, key } = state;
-    const label = R.label(entry.queries, query);
-    topTitle.hidden = !row;
+    const label = R.quoted(entry.queries, query);
     if (!row) {
       readout.textContent = R.t("map.query", { i: query, label }) + " " + R.t("rows.none.why");
       topList.replaceChildren();
+      topTitle.hidden = true;
       return;
     }
     const parts = [R.t("map.query", { i: query, label })];
     if (key >= 0) {
-      parts.push(R.t("map.pair", { j: key, other: R.label(entry.keys, key), value: valueOf(row, key) }));
+      parts.push(R.t("map.pair", { j: key, other: R.quoted(entry.keys, key), value: valueOf(row, key) }));
     }
-    if (margins && margins[0]) parts.push(R.t("map.bits", { value: R.number(margins[0][query]) }));
+    if (row.some(R.isVoid)) parts.push(R.t("nan.row"));
+    else if (margins && margins[0]) parts.push(R.t("map.bits", { value: R.number(margins[0][query]) }));
     if (hidden) parts.push(R.t("map.hidden", { value: R.number(hidden) }));
     readout.textContent = parts.join(" ");
     const best = R.top(row, 10);
-    topList.replaceChildren(...best.map(([j, weight]) => R.barItem(
-      el("span", { class: "bar-label", dir: "auto" }, j + " " + R.label(entry.keys, j)), R.number(weight), weight / best[0][1])));
+    topTitle.hidden = !best.length;
+    const name = (j) => el("span", { class: "bar-label" }, el("bdi", {}, String(j)), " ", el("bdi", {}, R.label(entry.keys, j)));
+    topList.replaceChildren(...best.map(([j, weight]) => R.barItem(name(j), R.number(weight), weight / best[0][1])));
   }
 
   // ---- which picture ----
@@ -161,7 +159,8 @@
       const tile = await own.promise;
       if (!tile || own !== job) return;
       progress.hidden = true;
-      exact = { ...tile, id, covers: win, most: R.largest(tile.cells), least: R.least(tile.cells) };
+      const { cells } = tile;
+      exact = { ...tile, id, covers: win, most: R.largest(cells), least: R.least(cells), broken: cells.some(R.isVoid) };
       about.textContent = R.t(source.map ? "map.every" : "map.exact") + (state.sinks ? " " + R.t("map.sinks") : "");
     } else {
       const [tall, wide] = coarse.width;
@@ -190,6 +189,7 @@
     dots = null;
     coarse = loaded;
     masks.hidden = !coarse.masked;
+    voids.hidden = !R.broken(id);
     over.setAttribute("aria-label", R.t("map.label", { name: R.name(entry) }));
     paint();
     drawn = look;
@@ -241,8 +241,8 @@
   }
   function onWheel(event) {
     const { i, j, inside } = place(event);
-    // at the whole map, a wheel away from it scrolls the page
-    if (!inside || (event.deltaY > 0 && !state.zoom)) return;
+    // a plain wheel scrolls the page; a pinch on a touch pad comes as a wheel with Ctrl
+    if (!inside || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     // a touch pad sends many small turns: they add up to steps
     turned += Math.max(-200, Math.min(event.deltaY * (event.deltaMode ? 33 : 1), 200));
@@ -277,6 +277,7 @@
     about = el("span", { class: "note grow" });
     progress = say(el("span", { class: "chip", hidden: true }), "map.computing");
     masks = say(el("span", { class: "chip hatched", hidden: true }), "map.hatched");
+    voids = say(el("span", { class: "chip crossed", hidden: true }), "nan.legend");
     readout = el("p", { id: "map-readout", dir: "auto" });
     topTitle = say(el("h3"), "map.top");
     topList = el("ol", { class: "bars" });
@@ -287,9 +288,9 @@
       el("div", { class: "row bar" },
         el("div", { class: "row" }, button("map.in", "+", () => zoom(0.5)), button("map.out", "−", () => zoom(2)),
           button("map.reset", "⤢", () => R.set({ zoom: null }))),
-        about, progress, masks,
+        about, progress, masks, voids,
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.weight"), legend)),
-      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame), aside));
+      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame, say(el("p", { class: "note map-hint" }), "map.hint")), aside));
   }
   R.view("map", { title: "view.map", mount, show });
   R.key("z", "key.zoom", () => zoom(0.5), "map");

@@ -15,7 +15,7 @@
     for (let r = 0; r < rows; r++) {
       const [start, stop] = R.allowed(spans, edgesOfRow(r), edgesOfRow(r + 1));
       for (let c = 0; c < cols; c++) {
-        if (edgesOfCol(c) >= stop || edgesOfCol(c + 1) <= start) cells[r * cols + c] = NaN;
+        if (edgesOfCol(c) >= stop || edgesOfCol(c + 1) <= start) cells[r * cols + c] = R.masked;
       }
     }
   };
@@ -42,18 +42,18 @@
     if (source.spans) R.maskCells(cells, rows, cols, source.spans, rowEdge, colEdge);
     for (const j of hidden) {
       const c = j >= left && j < right && cols === m ? j - left : -1;
-      if (c >= 0) for (let r = 0; r < rows; r++) cells[r * cols + c] = NaN;
+      if (c >= 0) for (let r = 0; r < rows; r++) cells[r * cols + c] = R.masked;
     }
     return { cells, rows, cols };
   };
   R.least = (cells) => {
     let least = 0;
-    for (const value of cells) if (value < least) least = value;
+    for (const value of cells) if (value < least && value !== R.masked) least = value;
     return least;
   };
   R.largest = (cells) => {
     let most = 0;
-    for (const value of cells) if (value > most) most = value;
+    for (const value of cells) if (value > most && value !== Infinity) most = value;
     return most;
   };
 
@@ -66,7 +66,8 @@
     const { cells, rows, cols, width } = map;
     const edge = (axis, total) => (at) => Math.min(at * width[axis], total);
     if (spans) R.maskCells(cells, rows, cols, spans, edge(0, entry.n), edge(1, entry.m));
-    last = { ...map, id, least: R.least(cells), masked: cells.some(Number.isNaN), covers: [0, rows * width[0], 0, cols * width[1]] };
+    const [masked, broken] = [cells.includes(R.masked), cells.some(R.isVoid)];
+    last = { ...map, id, least: R.least(cells), masked, broken, covers: [0, rows * width[0], 0, cols * width[1]] };
     return last;
   };
   // moving about repaints the same cells: their picture is made again only for other colours
@@ -120,9 +121,11 @@
       const context = document.createElement("canvas").getContext("2d");
       context.font = R.font(13);
       const stride = Math.max(1, Math.floor(count / 200));
+      // few tokens have a label each, without its number
+      const lead = count > 32 ? count + " " : "";
       let widest = 0;
       for (let k = 0; k < count; k += stride) {
-        widest = Math.max(widest, context.measureText(count + " " + R.label(side, k).slice(0, 64)).width);
+        widest = Math.max(widest, context.measureText(lead + R.label(side, k).slice(0, 64)).width);
       }
       gutters.set(name, Math.round(Math.min(Math.max(widest + 24, 72), most)));
     }
@@ -149,14 +152,33 @@
     context.textAlign = "left";
     context.textBaseline = "middle";
     for (const j of list) {
-      const text = every ? R.label(side, j) : j + " " + R.label(side, j);
-      context.save();
-      context.translate(box.x + (j - from + 0.5) * size, box.y - 8);
-      context.rotate(-Math.PI / 2);
-      context.fillText(R.clip(context, text, room - 10), 0, 0);
-      context.restore();
+      const label = R.label(side, j), lead = every ? "" : j + " ";
+      const place = { x: box.x + (j - from + 0.5) * size, y: box.y - 8, room: room - 10 };
+      if (!upright.test(label)) turn(context, lead + label, place);
+      else {
+        turn(context, lead, place);
+        const taken = lead ? context.measureText(lead).width : 0;
+        stack(context, label, { ...place, y: place.y - taken, room: place.room - taken });
+      }
     }
   };
+  function turn(context, text, { x, y, room }) {
+    context.save();
+    context.translate(x, y);
+    context.rotate(-Math.PI / 2);
+    context.textAlign = "left";
+    context.fillText(R.clip(context, text, room), 0, 0);
+    context.restore();
+  }
+  // signs of these scripts stand upright in a column, from top to bottom
+  const upright = /^·?[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\u30fc\uff01-\uff60]+$/u;
+  function stack(context, label, { x, y, room }) {
+    const high = parseFloat(context.font) * 1.08;
+    let signs = Array.from(label.replace(/^·/, ""));
+    if (signs.length * high > room) signs = [...signs.slice(0, Math.max(1, Math.floor(room / high) - 1)), "︙"];
+    context.textAlign = "center";
+    signs.forEach((sign, at) => context.fillText(sign, x, y - (signs.length - at - 0.5) * high));
+  }
 
   // ---- strips: one number for each row or column of the window, the largest of each pixel ----
   R.strip = (context, values, [from, to], box, { upright = true, colour = "--accent", most = 0 } = {}) => {
@@ -164,16 +186,21 @@
     const length = Math.max(1, Math.floor(upright ? box.width : box.height));
     const depth = upright ? box.height : box.width;
     let top = most;
-    if (!top) for (let at = from; at < to; at++) if (values[at] > top) top = values[at];
+    if (!top) top = R.largest(values.subarray(from, to)) || 1;
     context.fillStyle = R.css("--sunk");
     context.fillRect(box.x, box.y, box.width, box.height);
-    context.fillStyle = R.css(colour);
+    const plain = R.css(colour);
     const bars = Math.min(count, length);
     const thick = length / bars;
-    for (let bar = 0; bar < bars && top > 0; bar++) {
-      let value = 0;
+    for (let bar = 0; bar < bars; bar++) {
+      let value = 0, empty = false;
       const stop = from + Math.ceil(((bar + 1) * count) / bars);
-      for (let at = from + Math.floor((bar * count) / bars); at < stop; at++) if (values[at] > value) value = values[at];
+      for (let at = from + Math.floor((bar * count) / bars); at < stop; at++) {
+        if (values[at] > value) value = values[at];
+        if (R.isVoid(values[at])) empty = true;
+      }
+      context.fillStyle = empty ? R.crosses(context) : plain;
+      if (empty) value = top;
       if (!value) continue;
       const high = Math.max(1, Math.min(value / top, 1) * depth);
       const wide = Math.max(thick > 4 ? thick - 1 : thick, 0.75);

@@ -90,10 +90,12 @@
   }
   // where the writer wants the page to open, unless the address says otherwise
   const { view, entry, query } = R.data.start || {};
+  const asked = readState();
   if (typeof view === "string") state.view = view;
   if (Number.isInteger(entry)) state.entry = entry;
-  if (Number.isInteger(query)) state.query = query;
-  Object.assign(state, readState());
+  // a query is one of its own head: another head in the address has none to do with it
+  if (Number.isInteger(query) && (asked.entry ?? state.entry) === state.entry) state.query = query;
+  Object.assign(state, asked);
   settle(state);
   window.addEventListener("hashchange", () => {
     if (location.hash !== hashText) R.set(readState());
@@ -112,6 +114,20 @@
     if (Math.abs(x) >= 1000) return Math.round(x).toLocaleString("en");
     if (Math.abs(x) >= 0.001) return String(Number(x.toPrecision(3))).replace("-", "−");
     return x.toExponential(1).replace(".0e", "e").replaceAll("-", "−");
+  };
+  // a text that may come in both languages
+  R.either = (text) => (text && typeof text === "object" ? text[state.lang] || text.en || "" : text || "");
+  R.badge = (element, { id }) => {
+    const [kind, broken] = [R.rowKind(id), R.broken(id)];
+    element.textContent = R.t("rows." + kind) + (broken ? " · " + R.t("nan.some") : "");
+    element.dataset.kind = broken ? "nan" : kind;
+  };
+  // which of two runs, where there are two
+  R.letter = (entry) => (R.data.models.length > 1 ? "AB"[entry.model] + " · " : "");
+  // a script from right to left must not turn what follows its quotes
+  R.quoted = (side, k) => {
+    const own = R.bare(side, k);
+    return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(own) ? "\u2068" + own + "\u2069" : own;
   };
   R.name = (entry, short = false) => {
     const model = R.data.models.length > 1 && !short ? R.data.models[entry.model] + " · " : "";
