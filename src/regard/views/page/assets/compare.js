@@ -32,8 +32,7 @@
   async function load(a, b) {
     const loads = [R.coarse(a.id), R.coarse(b.id), R.spans(a.id), R.spans(b.id)];
     let [first, second, ...spans] = await Promise.all(loads);
-    const sameSides = a.queries === b.queries && a.keys === b.keys && a.n === b.n && a.m === b.m;
-    const sameSize = a.n === b.n && a.m === b.m;
+    const sameSize = a.n === b.n && a.m === b.m, sameSides = sameSize && a.queries === b.queries && a.keys === b.keys;
     let how = sameSides ? "same" : sameSize ? "positions" : "relative";
     if (!sameSize) {
       // a density of weight per pair means less where there are more keys: compare shares of the even weight
@@ -128,11 +127,11 @@
   const bins = 16;
   async function profiles() {
     const entries = R.data.entries.filter(({ id }) => !R.broken(id));
-    const loaded = await Promise.all(entries.map((entry) => R.blob(entry.blobs.thumb)));
+    const loaded = await Promise.all(entries.map(({ blobs }) => R.blob(blobs.thumb)));
     return entries.map((entry, at) => {
       const [rows, cols] = R.shape(entry.blobs.thumb);
-      const { cells } = resample({ cells: loaded[at], rows, cols }, Math.min(bins, rows), Math.min(bins, cols));
       const count = Math.min(bins, rows), width = Math.min(bins, cols);
+      const { cells } = resample({ cells: loaded[at], rows, cols }, count, width);
       const logs = new Float32Array(count);
       for (let r = 0; r < count; r++) {
         const row = cells.subarray(r * width, (r + 1) * width);
@@ -246,9 +245,10 @@
       if (state.entry !== a.id || (state.other !== b.id && b !== a)) return;
       pair = loaded;
       panels.forEach((panel, at) => {
-        // a run may have the letter of its side in its name
-        const [side, name] = ["AB"[at], R.name(at ? b : a)];
-        panel.title.textContent = at === 2 ? "B − A" : name.startsWith(side + ":") ? name : side + " · " + name;
+        // a run that has the letter of its side is named enough by it; the pickers have the rest
+        const [side, entry] = ["AB"[at], at ? b : a];
+        const name = () => side + " · " + R.name(entry, R.data.models[entry.model].startsWith(side + ":"));
+        panel.title.textContent = at === 2 ? "B − A" : name();
         panel.over.setAttribute("aria-label", R.t("compare.map", { name: panel.title.textContent }));
       });
       scale.textContent = R.t(pair.how === "relative" ? "legend.even" : "legend.shared");

@@ -131,6 +131,8 @@
   // grey is a colour of the ramp too, so crosses lie on it
   R.crosses = (context) =>
     pattern(context, "void", "#b9b9bd", "#2a2a2e", [[2, 2, 6, 6], [6, 2, 2, 6]]);
+  // a thumbnail's bytes hold no NaN: in a head with NaN, a row of nothing is such a row
+  R.emptied = (id, row) => R.broken(id) && !row.some(Boolean);
   R.isVoid = (value) => !Number.isFinite(value) && value !== R.masked;
   R.voids = (context, cells, rows, cols, [x, y, width, height]) => {
     context.fillStyle = R.crosses(context);
@@ -138,7 +140,8 @@
       for (let c = 0; c < cols; c++) {
         const from = c;
         while (c < cols && R.isVoid(cells[r * cols + c])) c++;
-        if (c > from) context.fillRect(x + (from * width) / cols, y + (r * height) / rows, ((c - from) * width) / cols, height / rows);
+        const [wide, high] = [width / cols, height / rows];
+        if (c > from) context.fillRect(x + from * wide, y + r * high, (c - from) * wide, high);
       }
     }
   };
@@ -208,8 +211,9 @@
     const cells = new Float32Array(rows * cols);
     let most = 0;
     for (let r = 0; r < rows; r++) {
+      const empty = name === "thumb" && R.emptied(id, values.subarray(r * cols, (r + 1) * cols));
       for (let c = 0; c < cols; c++) {
-        const density = values[r * cols + c] / Math.max(down[r] * across[c], 1);
+        const density = empty ? NaN : values[r * cols + c] / Math.max(down[r] * across[c], 1);
         cells[r * cols + c] = density;
         if (density > most) most = density;
       }

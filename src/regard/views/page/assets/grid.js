@@ -23,7 +23,7 @@
 
   const number = (x) => (Number.isFinite(x) ? R.number(x) : "–");
   const statistics = (entry) =>
-    R.t("grid.stats", {
+    (R.broken(entry.id) ? R.t("nan.some") + ". " : "") + R.t("grid.stats", {
       entropy: number(entry.stats.entropy), first: number(entry.stats.first), local: number(entry.stats.local),
       received: number(entry.stats.received), distance: number(entry.stats.distance),
     });
@@ -57,8 +57,7 @@
       const start = Math.floor(which / across) * side * width + (which % across) * side;
       for (let r = 0; r < shape[0]; r++) {
         const row = stored.subarray(r * shape[1], (r + 1) * shape[1]);
-        // a byte holds no NaN; in a head with NaN, a row of nothing is such a row
-        const empty = R.broken(R.data.entries[which].id) && !row.some(Boolean);
+        const empty = R.emptied(R.data.entries[which].id, row);
         for (let c = 0; c < shape[1]; c++) pixels[start + r * width + c] = empty ? 0xffbdb9b9 : colours[row[c]];
       }
     });
@@ -154,7 +153,7 @@
   function place() {
     const made = cells.map(({ entry, x, y }, at) => {
       const button = el("button", {
-        class: "thumb", type: "button", "aria-label": R.name(entry) + ". " + (R.broken(entry.id) ? R.t("nan.some") + ". " : "") + statistics(entry),
+        class: "thumb", type: "button", "aria-label": R.name(entry) + ". " + statistics(entry),
         tabindex: entry.id === active ? "0" : "-1", dataset: { id: entry.id, at },
         "aria-current": entry.id === R.state.entry ? "true" : null,
       });

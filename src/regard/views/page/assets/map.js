@@ -116,14 +116,13 @@
   function tell(row, hidden) {
     const entry = entryNow();
     const { query, key } = state;
-    const label = R.quoted(entry.queries, query);
+    const parts = [R.t("map.query", { i: query, label: R.quoted(entry.queries, query) })];
     if (!row) {
-      readout.textContent = R.t("map.query", { i: query, label }) + " " + R.t("rows.none.why");
+      readout.textContent = parts[0] + " " + R.t("rows.none.why");
       topList.replaceChildren();
       topTitle.hidden = true;
       return;
     }
-    const parts = [R.t("map.query", { i: query, label })];
     if (key >= 0) {
       parts.push(R.t("map.pair", { j: key, other: R.quoted(entry.keys, key), value: valueOf(row, key) }));
     }
@@ -283,6 +282,7 @@
     topList = el("ol", { class: "bars" });
     legend = el("canvas");
     const button = (key, sign, fn) => say(el("button", { class: "button square", type: "button", onclick: fn }, sign), key, "aria-label");
+    const hint = say(el("p", { class: "note map-hint" }), "map.hint");
     const aside = el("aside", { class: "panel map-aside" }, say(el("h2"), "map.row.title"), readout, topTitle, topList);
     panel.append(
       el("div", { class: "row bar" },
@@ -290,7 +290,7 @@
           button("map.reset", "⤢", () => R.set({ zoom: null }))),
         about, progress, masks, voids,
         el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.weight"), legend)),
-      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame, say(el("p", { class: "note map-hint" }), "map.hint")), aside));
+      el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame, hint), aside));
   }
   R.view("map", { title: "view.map", mount, show });
   R.key("z", "key.zoom", () => zoom(0.5), "map");
