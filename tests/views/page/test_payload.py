@@ -10,7 +10,8 @@ import torch
 from regard import mask, score, weigh
 from regard.engine.look import look
 from regard.views.page import find_limit, page
-from regard.views.page.exact import Keys, pack_query
+from regard.views.page.exact import Keys, measure_error, pack_query
+from regard.views.page.heads import split
 from tests.views.page.reading import Read
 
 
@@ -241,3 +242,17 @@ def test_limits_grow_with_the_tokens():
     assert limits == sorted(limits)
     assert limits[1] < 10e6
     assert limits[3] < 25e6
+
+
+def test_a_key_that_is_not_finite_spoils_only_the_rows_that_see_it():
+    query, key = draw(2, 1, 1, 300, 4).unbind(0)
+    key[0, 0, 200] = torch.nan
+    seen = look(query, key, mask=mask.Causal(), keep=True)
+    part = split(seen, 0)[0]
+    for small in (False, True):
+        keys = Keys.pack(part.key, small)
+        numbers, stat = pack_query(part, keys)
+        assert np.isfinite(stat[:200]).all()
+        error = measure_error(part, keys, numbers, stat)
+        # bytes cannot say what is not a number
+        assert error == np.inf if small else error < 1e-2

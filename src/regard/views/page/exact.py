@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,28 +27,36 @@ class Keys:
     scale: float
     step: Tensor
     shift: Tensor
+    # of the keys that the page reads, those aside that are not finite: they spoil the rows that see them, and no others
+    centre: Tensor
 
     @classmethod
     def pack(cls, key: Tensor, small: bool) -> Keys:
         key = key.double()
-        mean = key.mean(0)
+        sound = key.isfinite().all(1)
+        mean = _average(key, sound)
         if small:
             low, high = key.amin(0), key.amax(0)
             step = ((high - low) / 255).clamp(min=1e-30)
             numbers = ((key - low) / step).round().to(torch.uint8).numpy()
         else:
             step, rest = torch.ones_like(mean), (key - mean).numpy()
-            numbers = rest.astype(np.float16 if float(np.abs(rest).max(initial=0)) <= LARGEST_HALF else np.float32)
+            largest = float(np.abs(rest[sound.numpy()]).max(initial=0))
+            numbers = rest.astype(np.float16 if largest <= LARGEST_HALF else np.float32)
         # channels' own steps go into the query, which stays as large as it was
         scale = float(step.mean())
         # by the means of before and after, so that rounding moves no row as a whole
-        shift = mean - torch.from_numpy(numbers.astype(np.float64)).mean(0) * step
-        return cls(numbers, scale, step / scale, shift)
+        centre = _average(torch.from_numpy(numbers.astype(np.float64)), sound)
+        return cls(numbers, scale, step / scale, mean - centre * step, centre * scale)
 
     @property
     def shown(self) -> Tensor:
         """The keys that the page reads."""
         return torch.from_numpy(self.numbers.astype(np.float64)) * self.scale
+
+
+def _average(rows: Tensor, sound: Tensor) -> Tensor:
+    return rows[sound].mean(0) if bool(sound.any()) else torch.zeros_like(rows[0])
 
 
 def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
@@ -60,7 +69,7 @@ def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
     numbers = wanted.numpy().astype(kind)
     # what rounding the query moves all scores of a row by, goes into the statistic as well
     lost = wanted - torch.from_numpy(numbers.astype(np.float64))
-    stat = look.stat.double() - query @ keys.shift - lost @ keys.shown.mean(0)
+    stat = look.stat.double() - query @ keys.shift - lost @ keys.centre
     return numbers, stat.numpy().astype(np.float32)
 
 
@@ -70,10 +79,14 @@ def measure_error(look: Look, keys: Keys, query: Array, stat: Array, rows: int =
     assert look.key is not None
     assert look.stat is not None
     assert look.spans is not None
+    if keys.numbers.dtype == np.uint8 and not bool(look.key.isfinite().all()):
+        # bytes have no way to say so
+        return math.inf
     n = len(look.stat)
     chosen = torch.linspace(0, n - 1, min(rows, n)).long()
     spans = look.spans[chosen]
     wanted = weigh_rows(look.query[chosen], look.key, look.stat[chosen], spans)
     made = weigh_rows(torch.from_numpy(query[chosen]), keys.shown, torch.from_numpy(stat[chosen]), spans)
-    gap = wanted - made
+    # rows that see what is not finite are lost either way
+    gap = (wanted - made).nan_to_num(0.0)
     return float(gap.abs().sum(1).max()) / 2 if gap.numel() else 0.0
