@@ -92,7 +92,7 @@ def test_dark_follows_the_system_and_the_reader(visit):
 
 
 def test_the_address_keeps_what_is_shown(visit):
-    page = visit("self")
+    page = visit("self", "view=grid&entry=0&query=0")
     page.keyboard.press("3")
     page.keyboard.press("Shift+ArrowDown")
     for _ in range(5):

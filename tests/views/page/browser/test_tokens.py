@@ -118,6 +118,8 @@ def test_weights_that_are_no_numbers_are_marked(visit):
     page.wait_for_selector("#table-broken:visible")
     page.click("#tab-arcs")
     page.wait_for_selector("#arcs-broken:visible")
+    # nothing is not what it attends to
+    assert page.inner_text("#arcs-readout") == "Token “w4” (4) attends to NaN"
     page.click("#regard h1")
     page.keyboard.press("Shift+ArrowRight")
     page.wait_for_selector("#arcs-broken", state="hidden")

@@ -179,10 +179,11 @@
       list(targets, entry.queries, found.rows, null, found.query, (k) => R.set({ query: k, pinned: true }));
       list(sources, entry.keys, found.columns, found.own, R.state.key, (k) => R.set({ key: k }));
       map(found);
-      summary.textContent = kit.summary(entry, found.query, R.top(found.own, 5));
+      summary.textContent = kit.summary(entry, found.query, R.top(found.own, 5), kit.broken(found.own));
       const lost = entry.n - kept(entry.queries).length + (entry.m - kept(entry.keys).length);
       broken.hidden = !found.cells.some(kit.broken) && !kit.broken(found.own);
-      note.textContent = (mode.drop ? R.t("align.dropped", { n: lost }) + " " : "") + (broken.hidden ? kit.kindNote(entry) : "");
+      const dropped = mode.drop ? R.t("align.dropped", { n: lost }) + " " : "";
+      note.textContent = dropped + (broken.hidden ? kit.kindNote(entry) : "");
     }
 
     function turn(key, field, count) {

@@ -134,7 +134,9 @@
       onclick: () => R.set({ query, pinned: true }),
       onpointerenter: () => {
         light(query);
-        R.topOf(entry.id, query, 5).then((tops) => (readout.textContent = kit.summary(entry, query, tops)));
+        R.shown(entry.id, query).then(({ row }) => {
+          readout.textContent = kit.summary(entry, query, row ? R.top(row, 5) : [], kit.broken(row));
+        });
       },
       onpointerleave: () => light(-1),
     });
@@ -160,7 +162,8 @@
       path.style.stroke = chosen ? R.css("--warm") : R.css("--accent");
       path.style.strokeOpacity = chosen ? 0.45 + 0.55 * weight : 0.2 + 0.6 * weight;
       path.append(kit.svg(
-        "title", {}, kit.isolate(R.label(entry.queries, query)) + " → " + kit.isolate(R.label(entry.keys, key)) + ": " + R.number(weight),
+        "title", {},
+        kit.isolate(R.label(entry.queries, query)) + " → " + kit.isolate(R.label(entry.keys, key)) + ": " + R.number(weight),
       ));
       return path;
     }
@@ -237,7 +240,8 @@
       picture.replaceChildren(
         ...paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")), ...labels,
       );
-      readout.textContent = found.own.length ? kit.summary(entry, R.state.query, found.own) : "";
+      const said = found.own.length || found.broken;
+      readout.textContent = said ? kit.summary(entry, R.state.query, found.own, found.broken) : "";
       broken.hidden = !found.broken;
       const words = {
         n: links.length, from: found.rows[0], to: found.rows[1] - 1, left: found.left, outside: found.outside,

@@ -120,7 +120,8 @@
       }
       const plain = found.edges.filter((edge) => edge.from !== edge.to).sort(falling);
       const loops = found.edges.filter((edge) => edge.from === edge.to).sort(falling);
-      const strong = plain.filter((edge) => !(edge.weight < mode.least) && (mode.least === 0 || edge.weight === edge.weight)).slice(0, EDGES);
+      // what is not known is neither above nor below a bound
+      const strong = plain.filter(({ weight }) => mode.least === 0 || weight >= mode.least).slice(0, EDGES);
       const most = plain.length ? Math.max(plain[0].weight || 0, 1e-12) : 1;
       const tip = kit.svg(
         "marker",
@@ -159,10 +160,10 @@
         ));
         dot.append(kit.svg("title", {}, node(k)));
         dot.addEventListener("pointerenter", () => light(k));
-        dot.addEventListener(
-          "pointerleave",
-          () => light(document.activeElement && document.activeElement.classList.contains("node") ? mode.node : chosen(R.state)),
-        );
+        dot.addEventListener("pointerleave", () => {
+          const inside = document.activeElement && document.activeElement.classList.contains("node");
+          light(inside ? mode.node : chosen(R.state));
+        });
         dot.addEventListener("focus", () => light(k));
         dot.addEventListener("click", () => choose(k));
         dot.addEventListener("keydown", (event) => {

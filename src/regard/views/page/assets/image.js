@@ -139,7 +139,8 @@
       }
       const list = best.map(([k, weight]) => where(skip + k) + " " + R.number(weight)).join(", ");
       const from = shownOn(entry.n) && query >= skip ? where(query) : kit.quote(entry.queries, query);
-      summary.textContent = R.t("image.summary", { token: from, index: query, keys: list || R.t("row.nothing") });
+      const none = kit.broken(row) ? "NaN" : R.t("row.nothing");
+      summary.textContent = R.t("image.summary", { token: from, index: query, keys: list || none });
       layer.setAttribute("aria-label", summary.textContent);
       let outside = 0;
       row.forEach((weight, k) => (outside += k < skip || k >= skip + patches ? weight : 0));

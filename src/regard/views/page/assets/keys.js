@@ -213,8 +213,9 @@
         if (row) R.announce(R.t("text.read", { ...words, weight: R.number(row[state.key]) }));
         return;
       }
-      const tops = await R.topOf(here.id, state.query, 5);
-      R.announce(("entry" in patch ? R.name(here) + ". " : "") + kit.summary(here, state.query, tops));
+      const { row } = await R.shown(here.id, state.query);
+      const said = kit.summary(here, state.query, row ? R.top(row, 5) : [], kit.broken(row));
+      R.announce(("entry" in patch ? R.name(here) + ". " : "") + said);
     }, 250);
   });
 

@@ -204,7 +204,8 @@
           );
       place.querySelector(".legend").hidden = !weights || !kit.largest(sums);
       broken.hidden = !kit.broken(sums);
-      note.textContent = !weights ? "" : found.received ? R.t("text.receivedNote") : kit.broken(sums) ? "" : kit.kindNote(entry);
+      const kind = found.received ? R.t("text.receivedNote") : kit.kindNote(entry);
+      note.textContent = weights && broken.hidden ? kind : "";
     }
 
     const hint = ({ received: all }) => (all ? "text.hintReceived" : R.state.pinned ? "text.hintPinned" : "text.hint");

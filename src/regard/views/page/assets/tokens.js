@@ -131,13 +131,13 @@
     return "ltr";
   };
   // signs of Chinese, Japanese and Korean stand upright, one below the other, where other scripts are turned
-  const upright =
-    /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\u3000-\u303f\uff00-\uff65·ー]+$/u;
+  const upright = /^[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Hang}\p{sc=Bopo}\u3000-\u303f\uff00-\uff65·ー]+$/u;
   kit.upright = (text) => upright.test(text) && [...text].length <= 8;
-  kit.summary = (entry, query, tops) => {
+  kit.summary = (entry, query, tops, broken = false) => {
     const list = tops.filter(([, weight]) => weight > 0).slice(0, 5);
     const keys = list.map(([key, weight]) => kit.quote(entry.keys, key) + " " + R.number(weight)).join(", ");
-    return R.t("row.summary", { token: kit.quote(entry.queries, query), index: query, keys: keys || R.t("row.nothing") });
+    const none = broken ? "NaN" : R.t("row.nothing");
+    return R.t("row.summary", { token: kit.quote(entry.queries, query), index: query, keys: keys || none });
   };
 
   // ---- words ----
