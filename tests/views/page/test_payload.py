@@ -249,10 +249,10 @@ def test_a_key_that_is_not_finite_spoils_only_the_rows_that_see_it():
     key[0, 0, 200] = torch.nan
     seen = look(query, key, mask=mask.Causal(), keep=True)
     part = split(seen, 0)[0]
-    for small in (False, True):
-        keys = Keys.pack(part.key, small)
-        numbers, stat = pack_query(part, keys)
-        assert np.isfinite(stat[:200]).all()
-        error = measure_error(part, keys, numbers, stat)
-        # bytes cannot say what is not a number
-        assert error == np.inf if small else error < 1e-2
+    keys = Keys.pack(part.key, small=False)
+    numbers, stat = pack_query(part, keys)
+    assert np.isfinite(stat[:200]).all()
+    assert measure_error(part, keys, numbers, stat) < 1e-2
+    # bytes cannot say what is not a number
+    keys = Keys.pack(part.key, small=True)
+    assert measure_error(part, keys, *pack_query(part, keys)) == np.inf
