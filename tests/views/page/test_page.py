@@ -319,8 +319,8 @@ def test_what_is_compared_has_a_name():
     assert show(one, ["to", " be"]).data["models"] == ["Bert"]
     assert show(one, ["to", " be"], other=other).data["models"] == ["A: Bert", "B: Llama"]
     assert show(one, ["to", " be"], other=(one, ["or", " not"])).data["models"] == ["A: to be", "B: or not"]
-    named = show(one, ["to", " be"], other=other, names=["first", "a very long name of a second run"])
-    assert named.data["models"] == ["A: first", "B: a very long name of a secon…"]
+    named = show(one, ["to", " be"], other=other, names=["first", "a very long name of the other run"])
+    assert named.data["models"] == ["A: first", "B: a very long name of the oth…"]
     for names in ("ab", ["a"], [1, 2], 5):
         with pytest.raises(RegardError) as error:
             page(one, ["to", " be"], out=None, other=other, names=names)
