@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import pytest
@@ -16,6 +17,8 @@ from tests.terms import list_samples, make_inputs, walk
 # numbers a block of rows may hold: mostly all rows at once, since many blocks take long; now and then two rows or all
 # of a head
 BUDGETS = [2**20, 2**20, 2**20, 2**20, 15, 42]
+# of the combinations of a score and a weigher, one in six, by content; all of them, some minutes, with REGARD_ALL=1
+STEP = 1 if os.environ.get("REGARD_ALL") else 6
 
 
 @pytest.mark.parametrize("weigh", list_samples("weigh"), ids=repr)
@@ -26,13 +29,15 @@ def test_a_look_is_true(score, weigh, monkeypatch, record_property):
         if isinstance(combination, str):
             continue
         name = str(combination)
-        query, key, _ = make_inputs(combination.sizes)
         # by content, as layouts are: a new sample does not move the others
         number = zlib.crc32(name.encode())
+        if number // 64 % STEP:
+            continue
+        query, key, _ = make_inputs(combination.sizes)
         monkeypatch.setitem(looking.BUDGET, "cpu", BUDGETS[number % len(BUDGETS)])
         top, blocks = 1 + number % 9, 1 + number % 4
         seen = look(query, key, **combination.terms, top=top, rows=[0, -2], map=blocks, window=1)
         assert_is_look(seen, find_weights(query, key, **combination.terms), name, blocks, 1)
         tested += 1
-    assert tested == FITTING
+    assert tested == FITTING if STEP == 1 else tested > FITTING // 12
     record_property("combinations looked at", tested)

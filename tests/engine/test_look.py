@@ -12,7 +12,11 @@ from torch import Tensor
 
 from regard import RegardError, look
 from regard.bias import Alibi
+from regard.core import Sizes
 from regard.engine import find_weights
+from regard.engine.backends.fused import look as kernels
+from regard.engine.call import Call
+from regard.engine.looking.walk import Wanted
 from regard.mask import Allowed, Causal, Full, Lengths, Window
 from regard.score import Additive, Bilinear, Cosine, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
@@ -36,8 +40,10 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("length", [301, 2048])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [*((name, 301) for name in CALLS), *((name, 2048) for name in ("sink, causal", "kernel", "signed"))],
+)
 def test_at_length(name, length):
     query, key = draw(1, 2, length, 5), 2 * draw(1, 2, length + 13, 5, seed=1)
     seen = look(query.double(), key.double(), **CALLS[name], rows=[5, -1], map=64)
@@ -171,6 +177,11 @@ def test_it_moves_whole():
         ({"rows": None}, "look rows must be a list of whole numbers, got None."),
         ({"backend": "sdpa"}, "look backend must be 'auto', 'tiled' or 'fused', got 'sdpa'."),
         (
+            {"backend": "fused", "top": 40},
+            "look backend='fused' cannot take this call: its kernels name up to 32 keys for a query, not 40."
+            " Use backend='auto'.",
+        ),
+        (
             {"backend": "fused", "weigh": Sigmoid()},
             "look backend='fused' cannot take this call: Sigmoid is not softmax. Use backend='auto'.",
         ),
@@ -179,8 +190,20 @@ def test_it_moves_whole():
 )
 def test_wrong_options(options, message):
     with pytest.raises(RegardError) as error:
-        look(draw(1, 5, 3), draw(1, 6, 3), **options)
+        look(draw(1, 5, 3), draw(1, 60, 3), **options)
     assert str(error.value) == message
+
+
+def test_more_keys_than_kernels_can_list():
+    call = Call(Sizes((1,), 1, 1, 1, 2**26, 8, 8, 0), Dot(), Softmax(), Full())
+    why = kernels.refuse(call, Wanted(0, (), 256, 8))
+    assert why == "its kernels list fewer than 2**26 keys, got 67108864."
+
+
+def test_widths_that_kernels_do_not_look_at():
+    with pytest.raises(RegardError) as error:
+        look(draw(1, 5, 300), draw(1, 6, 300), backend="fused")
+    assert "its kernels look at widths up to 256, got 300." in str(error.value)
 
 
 @pytest.mark.parametrize(
