@@ -86,3 +86,10 @@ def read(name: str, output: Any) -> torch.Tensor:
 def list_kinds(model: Any) -> list[str]:
     """What every config in a model says, for comparison."""
     return [m.config._attn_implementation for m in model.modules() if hasattr(m, "config")]
+
+
+def list_registered():
+    """The names under which attentions and masks are known to transformers."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    return set(AttentionInterface._global_mapping), set(AttentionMaskInterface._global_mapping)

@@ -71,6 +71,20 @@ def read_json(raw: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
+def read_object(opened: BinaryIO, file: pathlib.Path, most: int, large: str, restore: str) -> dict[str, Any]:
+    """The keys of an opened file of JSON, of at most so many bytes; `large` and `restore` are what mends it."""
+    raw = opened.read(most + 1)
+    if len(raw) > most:
+        raise name_fault(file, f"has more than {most:,} bytes", large)
+    try:
+        entries = read_json(raw)
+    except ValueError as error:
+        raise name_fault(file, "is not JSON", restore, tell(error)) from None
+    if not isinstance(entries, dict):
+        raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", restore)
+    return entries
+
+
 def write_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """A file of safetensors, with the hash of its numbers among its metadata."""
     raw = import_safetensors().torch.save(dict(tensors))

@@ -26,7 +26,7 @@ from regard.models.files import (
     name_fault,
     open_file,
     read_header,
-    read_json,
+    read_object,
     read_tensors,
     tell,
     write_tensors,
@@ -165,15 +165,7 @@ def read_config(folder: Folder) -> dict[str, Any]:
     file = place / CONFIG
     fix = "name a folder that a run or save_pretrained wrote"
     with open_file(file, fix) as opened:
-        raw = opened.read(MOST_CONFIG_BYTES + 1)
-    if len(raw) > MOST_CONFIG_BYTES:
-        raise name_fault(file, f"has more than {MOST_CONFIG_BYTES:,} bytes", fix)
-    try:
-        entries = read_json(raw)
-    except ValueError as error:
-        raise name_fault(file, "is not JSON", RESTORE, tell(error)) from None
-    if not isinstance(entries, dict):
-        raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", RESTORE)
+        entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
     if entries.get("model_type") not in [*MODELS]:
         found = f"model_type {entries.get('model_type')!r:.40}"
         raise name_fault(file, f"has the {found}", f"regard loads {' and '.join(MODELS)}")

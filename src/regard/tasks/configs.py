@@ -8,7 +8,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from regard.models.files import name_fault, open_file, read_json, tell
+from regard.models import files
+from regard.models.files import name_fault, open_file, tell
 
 CONFIG = "config.json"
 MOST_BYTES, MOST_DEPTH = 2**26, 32
@@ -43,16 +44,7 @@ def open_inside(file: pathlib.Path, fix: str) -> BinaryIO:
 def read_object(file: pathlib.Path) -> dict[str, Any]:
     """A file of JSON, an object."""
     with open_inside(file, "name a folder of a Hugging Face checkpoint") as opened:
-        raw = opened.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise name_fault(file, f"has more than {MOST_BYTES:,} bytes", RESTORE)
-    try:
-        entries = read_json(raw)
-    except ValueError as error:
-        raise name_fault(file, "is not JSON", RESTORE, tell(error)) from None
-    if not isinstance(entries, dict):
-        raise name_fault(file, f"is a {type(entries).__name__}, not an object of keys", RESTORE)
-    return entries
+        return files.read_object(opened, file, MOST_BYTES, RESTORE, RESTORE)
 
 
 def check_entries(file: pathlib.Path, entries: Mapping[str, Any]) -> None:
