@@ -9,7 +9,7 @@ import pytest
 
 from regard import RegardError
 from regard.data.phrasebook import split_pairs
-from regard.tasks.corpus import FITS, Corpus, open_pairs
+from regard.tasks.corpus import Corpus, open_pairs
 
 
 @pytest.fixture
@@ -136,5 +136,5 @@ def test_what_is_a_corpus():
     with pytest.raises(RegardError) as error:
         Corpus.from_dict({"data" * 99: ["a" * 999]})
     assert len(str(error.value)) < 100
-    assert {*FITS} == {*asdict(Corpus())}
+    assert {*Corpus.fits} == {*asdict(Corpus())}
     assert Corpus.from_dict(json.loads(json.dumps(asdict(Corpus(limit=3, member="a"))))) == Corpus(limit=3, member="a")

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 from regard.core import RegardError
 
-Pair = tuple[str, str]
 Part = Literal["train", "valid", "test"]
 
 
 class Split(NamedTuple):
-    """Pairs by part, each in the order they came."""
+    """Pairs, or other examples, by part, each in the order they came."""
 
-    train: list[Pair]
-    valid: list[Pair]
-    test: list[Pair]
+    train: list[Any]
+    valid: list[Any]
+    test: list[Any]
 
 
-def split(pairs: Iterable[Pair], *, test: float = 0.1, valid: float = 0.1, seed: int = 0) -> Split:
+def split(
+    pairs: Iterable[Any], *, test: float = 0.1, valid: float = 0.1, seed: int = 0,
+    key: Callable[[Any], str] = itemgetter(0),
+) -> Split:  # fmt: skip
     """Pairs by part: `test` and `valid` are fractions, and the rest is for training.
 
     >>> parts = split([(f"line {n}", f"Zeile {n}") for n in range(1000)])
@@ -29,11 +32,12 @@ def split(pairs: Iterable[Pair], *, test: float = 0.1, valid: float = 0.1, seed:
     [778, 98, 124]
 
     Where a pair goes depends on its source sentence and `seed` alone (see `find_part`): not on the machine, the order
-    or the other pairs. So the fractions are met up to chance, and data that comes later moves nothing.
+    or the other pairs. So the fractions are met up to chance, and data that comes later moves nothing. Of examples that
+    are no pairs, `key` makes the sentence.
     """
     parts = Split([], [], [])
     for pair in pairs:
-        getattr(parts, find_part(pair[0], test=test, valid=valid, seed=seed)).append(pair)
+        getattr(parts, find_part(key(pair), test=test, valid=valid, seed=seed)).append(pair)
     return parts
 
 

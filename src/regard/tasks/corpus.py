@@ -1,10 +1,10 @@
-"""Where the sentence pairs of a run come from, and which of them it learns from, is watched by and is asked at last."""
+"""Where the examples of a run come from, and which of them it learns from, is watched by and is asked at last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.pairs import Pair, Pairs, read_aligned, read_pairs
@@ -17,23 +17,31 @@ PHRASEBOOK = "phrasebook"
 PHRASES = 500
 # sentences of a rare pattern are met again and again, as the patterns with two words to choose are met in others
 LEAST = 500
+# files that one corpus may name
+MOST_FILES = 10_000
 
 
-def _is_list(x: Any, kind: type, counts: tuple[int, ...]) -> bool:
+def _is_list(x: Any, kind: type, counts: Container[int]) -> bool:
     return isinstance(x, list | tuple) and len(x) in counts and all(type(entry) is kind for entry in x)
 
 
+Fits = dict[str, Callable[[Any], bool]]
 # what the settings of a corpus may be that someone else wrote
-FITS: dict[str, Callable[[Any], bool]] = {
+SHARED: Fits = {
+    "data": lambda x: _is_list(x, str, range(1, MOST_FILES)),
+    "valid": lambda x: _is_list(x, str, range(MOST_FILES)),
+    "held_out": lambda x: type(x) in (int, float) and 0 <= x < 0.5,
+    "limit": lambda x: x is None or (type(x) is int and x >= 1),
+    "seed": lambda x: type(x) is int,
+}
+PAIRS: Fits = {
+    **SHARED,
     "data": lambda x: _is_list(x, str, (1, 2)),
     "valid": lambda x: _is_list(x, str, (0, 1, 2)),
     "columns": lambda x: _is_list(x, int, (2,)) and min(x) >= 0,
     "keys": lambda x: _is_list(x, str, (2,)),
     "swap": lambda x: type(x) is bool,
     "member": lambda x: x is None or type(x) is str,
-    "held_out": lambda x: type(x) in (int, float) and 0 <= x < 0.5,
-    "limit": lambda x: x is None or (type(x) is int and x >= 1),
-    "seed": lambda x: type(x) is int,
 }
 
 
@@ -67,62 +75,90 @@ def open_pairs(
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Pairs in files, and how they are parted.
+class Examples:
+    """Examples in files, and how they are parted; a subclass says how they are read.
 
-    >>> train, valid, test = Corpus().part()
-    >>> len(valid), len(test), len(train) > 50_000
-    (500, 500, True)
-
-    `data` is what `open_pairs` takes. Without files to validate by, `held_out` is the fraction of pairs that
-    validates, and another such fraction is the test: by a hash of the source sentence. With `valid` given, all of
-    `data` is learned from, and there is no test. `limit` is the most pairs to learn from. The phrasebook is always
-    parted alike.
+    Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
+    is the test: by a hash of the text. With `valid` given, all of `data` is learned from, and there is no test.
+    `limit` is the most examples to learn from. The phrasebook is always parted alike.
     """
 
     data: tuple[str, ...] = (PHRASEBOOK,)
     valid: tuple[str, ...] = ()
-    columns: tuple[int, int] = (0, 1)
-    keys: tuple[str, str] = ("source", "target")
-    swap: bool = False
-    member: str | None = None
     held_out: float = 0.05
     limit: int | None = None
     seed: int = 0
 
+    fits: ClassVar[Fits] = SHARED
+    # what an example is called
+    called: ClassVar[str] = "examples"
+
     @classmethod
-    def from_dict(cls, entries: dict[str, Any]) -> Corpus:
+    def from_dict(cls, entries: dict[str, Any]) -> Self:
         """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
         for name, value in entries.items():
-            if name not in FITS or not FITS[name](value):
+            if name not in cls.fits or not cls.fits[name](value):
                 raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
         return cls(**fixed)
 
+    def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
+        """The examples of files."""
+        raise NotImplementedError
+
+    def draw(self) -> Split:
+        """Those of the phrasebook, parted."""
+        raise NotImplementedError
+
+    def read_text(self, example: Any) -> str:
+        """What decides where an example goes."""
+        return str(example[0])
+
     def part(self) -> Split:
-        """The pairs to learn from, to validate by, and for the test."""
+        """The examples to learn from, to validate by, and for the test."""
         if not 0 <= self.held_out < 0.5:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
         if self.data == (PHRASEBOOK,):
-            train, asked = ([self._turn(pair) for pair in part] for part in split_pairs(least=LEAST))
-            parts = Split(train, asked[PHRASES : 2 * PHRASES], asked[:PHRASES])
+            parts = self.draw()
             if self.valid:
-                parts = parts._replace(valid=list(self._open(self.valid)))
+                parts = parts._replace(valid=list(self.open(self.valid)))
         elif self.valid:
-            parts = Split(list(self._open(self.data)), list(self._open(self.valid)), [])
+            parts = Split(list(self.open(self.data)), list(self.open(self.valid)), [])
         else:
-            parts = split(self._open(self.data), test=self.held_out, valid=self.held_out, seed=self.seed)
+            fraction = self.held_out
+            parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:
-                raise RegardError(
-                    f"{' and '.join(self.data)} leaves no pairs to {name}: give more, or a file to validate by."
-                )
+                files = " and ".join(self.data)
+                raise RegardError(f"{files} leaves no {self.called} to {name}: give more, or a file to validate by.")
         return parts._replace(train=parts.train[: self.limit])
 
-    def _open(self, paths: tuple[str, ...]) -> Pairs:
+
+@dataclass(frozen=True)
+class Corpus(Examples):
+    """Sentence pairs; `data` is what `open_pairs` takes.
+
+    >>> train, valid, test = Corpus().part()
+    >>> len(valid), len(test), len(train) > 50_000
+    (500, 500, True)
+    """
+
+    columns: tuple[int, int] = (0, 1)
+    keys: tuple[str, str] = ("source", "target")
+    swap: bool = False
+    member: str | None = None
+
+    fits: ClassVar[Fits] = PAIRS
+    called: ClassVar[str] = "pairs"
+
+    def open(self, paths: tuple[str, ...]) -> Pairs:
         return open_pairs(paths, columns=self.columns, keys=self.keys, swap=self.swap, member=self.member)
+
+    def draw(self) -> Split:
+        train, asked = ([self._turn(pair) for pair in part] for part in split_pairs(least=LEAST))
+        return Split(train, asked[PHRASES : 2 * PHRASES], asked[:PHRASES])
 
     def _turn(self, pair: Pair) -> Pair:
         return pair[::-1] if self.swap else pair

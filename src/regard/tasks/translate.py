@@ -6,7 +6,6 @@ import copy
 import difflib
 import hashlib
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -21,15 +20,14 @@ from regard.data.split import Split
 from regard.data.tokens import PAD, Tokenizer, train_tokenizer
 from regard.models import seq2seq, transformer
 from regard.models.files import name_fault
-from regard.models.pretrained import CONFIG, WEIGHTS, load_pretrained
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.corpus import PHRASEBOOK, Corpus
 from regard.tasks.evaluate import choose_cut, is_unspaced, score
-from regard.tasks.fit import Standing, fit
-from regard.tasks.folder import RunFolder, say_why
-from regard.tasks.progress import Progress
+from regard.tasks.fit import Standing
+from regard.tasks.folder import RunFolder
 from regard.tasks.recipe import Machine, Recipe, holds_parts
+from regard.tasks.run import Learning, train_run
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
 
 if TYPE_CHECKING:
@@ -108,20 +106,20 @@ class Job:
         return cls(model=model, recipe=made, **changes)
 
 
-class TranslateTask:
+class TranslateTask(Learning):
     """Pairs, a model and tokenizers as `fit` wants them."""
 
     def __init__(self, job: Job, translator: Translator, parts: Split) -> None:
+        super().__init__(translator.model)
         self.job, self.translator = job, translator
-        self.model: nn.Module = translator.model
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
         # built now, so that what does not fit is said before anything is written
-        self.dropped = self.batches(0, 1).dropped
+        dropped = self.batches(0, 1).dropped
+        if dropped:
+            self.notes = [f"{dropped} of {len(self.train)} pairs are too long for max_length or max_tokens: left out."]
         self._batch(self.valid, 0, 1)
-        # weights are saved from a copy of their own: those in training may lie on other devices, in parts
-        self._kept = copy.deepcopy(translator.model)
 
     def _encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
         sides = zip(*pairs, strict=True)
@@ -139,7 +137,16 @@ class TranslateTask:
     def settings(self) -> dict[str, Any]:
         """What decides the run, the data itself by its digest."""
         digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
-        return {"task": "translate", **asdict(self.job), "data_digest": digest}
+        has_own = self.translator.target_tokenizer is not self.translator.source_tokenizer
+        return {"task": "translate", **asdict(self.job), "data_digest": digest, "has_target_tokenizer": has_own}
+
+    def write_files(self, folder: RunFolder) -> None:
+        source, target = self.translator.source_tokenizer, self.translator.target_tokenizer
+        source.save(folder.path / SOURCE_FILE)
+        # one that was left by a start with other settings would be read as this run's
+        (folder.path / TARGET_FILE).unlink(missing_ok=True)
+        if target is not source:
+            target.save(folder.path / TARGET_FILE)
 
     def batches(self, rank: int, world_size: int) -> Batches:
         return self._batch(self.train, rank, world_size, max_length=self.job.max_length, seed=self.job.recipe.seed)
@@ -176,54 +183,19 @@ class TranslateTask:
             found[self.metric] = scores.bleu if self.metric == "bleu" else 100 * scores.exact / scores.count
         return found
 
-    def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
-        self._kept.load_state_dict(weights)
-        with say_why(folder.path):
-            self._kept.save_pretrained(folder.path, training={**self.settings, "joiner": self.job.joiner})
-
-    def check(self, folder: RunFolder) -> None:
-        try:
-            load_pretrained(folder.path)
-        except RegardError as error:
-            file = folder.path / (WEIGHTS if f"{WEIGHTS} " in str(error) else CONFIG)
-            cause = "is damaged" if file.exists() else "is not there"
-            fix = "restore it, or begin in a new folder, for the best weights are nowhere else"
-            raise name_fault(file, cause, fix) from None
-
 
 def train_translator(
     job: Job, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
 ) -> Standing:
     """Train a translator in a folder, or go on with the one that is there."""
-    folder, machine = RunFolder(path), machine or Machine()
-    fabric = machine.launch(path if logs else None)
-    if fabric.is_global_zero:
-        folder.check()
-    parts = job.corpus.part()
-    # what a stopped run has read stays as it was read
-    source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
-    torch.manual_seed(job.recipe.seed)
-    translator = Translator(build_model(job, source, target), source, target, job.joiner)
-    task = TranslateTask(job, translator, parts)
-    if task.dropped:
-        left_out = f"{task.dropped} of {len(parts.train)} pairs are too long for max_length or max_tokens: left out."
-        Progress(is_shown=is_shown and fabric.is_global_zero).say(left_out)
-    with folder.hold() if fabric.is_global_zero else nullcontext():
-        if fabric.is_global_zero:
-            others = {"precision": machine.precision, "processes": fabric.world_size}
-            folder.begin({**task.settings, **others, "has_target_tokenizer": target is not source})
-            if not folder.is_begun():
-                source.save(folder.path / SOURCE_FILE)
-                # one that was left by a start with other settings would be read as this run's
-                (folder.path / TARGET_FILE).unlink(missing_ok=True)
-                if target is not source:
-                    target.save(folder.path / TARGET_FILE)
-        standing = fit(task, folder, job.recipe, fabric, is_shown=is_shown)
-        if fabric.is_global_zero and standing.history:
-            from regard.views import draw_curves
 
-            draw_curves(standing.history, folder.path / "curves.png")
-    return standing
+    def prepare(folder: RunFolder) -> TranslateTask:
+        parts = job.corpus.part()
+        source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
+        torch.manual_seed(job.recipe.seed)
+        return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), parts)
+
+    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
 
 
 def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
