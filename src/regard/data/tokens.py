@@ -115,8 +115,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Read a `tokenizer.json` that `save` wrote."""
-        hf, name = _import_tokenizers(), os.fspath(path)
-        text = _read(name)
+        hf, name = import_tokenizers(), os.fspath(path)
+        text = read_text(name)
         if why := _find_fault(text):
             raise RegardError(f"{name} is not a tokenizer of regard ({why}): restore it, or train again.")
         try:
@@ -157,7 +157,7 @@ def train_tokenizer(
             raise RegardError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
     if vocab_size < LEAST[kind]:
         raise RegardError(f"vocab_size must be at least {LEAST[kind]} with kind={kind!r}, got {vocab_size}.")
-    hf = _import_tokenizers()
+    hf = import_tokenizers()
     inner = _build(hf, kind, lowercase, form)
     options = {"special_tokens": list(SPECIAL), "vocab_size": vocab_size, "min_frequency": min_count}
     if kind == "bpe":
@@ -217,7 +217,8 @@ def _is_ours(hf: Any, inner: Any) -> bool:
     return False
 
 
-def _import_tokenizers() -> Any:
+def import_tokenizers() -> Any:
+    """HF tokenizers, or how to have it."""
     try:
         import tokenizers
     except ImportError:
@@ -236,7 +237,8 @@ def _check_texts(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _read(name: str) -> str:
+def read_text(name: str) -> str:
+    """The text of a file of a tokenizer, which is a file, of UTF-8 and no larger than any."""
     try:
         # to open a pipe could take forever
         if not stat.S_ISREG(os.stat(name).st_mode):
