@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core import RegardError
-from regard.data.tokens import BOS, EOS, PAD
-
-Ids = Sequence[int]
+from regard.data.buckets import Buckets, Ids
+from regard.data.buckets import pad as pad
+from regard.data.tokens import BOS, EOS
 
 
 class Batch(NamedTuple):
@@ -70,85 +67,30 @@ class Batches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if batch_size is None and max_tokens is None:
-            raise RegardError("batches need a size: give batch_size, max_tokens or both.")
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens), ("max_length", max_length)):
-            if value is not None and value < 1:
-                raise RegardError(f"{name} must be at least 1, got {value}.")
-        if not 0 <= rank < world_size:
-            raise RegardError(f"rank must be from 0 to world_size - 1, got rank={rank}, world_size={world_size}.")
         self.pairs, self.shuffle, self.seed = pairs, shuffle, seed
         self.rank, self.world_size = rank, world_size
-        # the longer side with its <eos> or <bos>
-        lengths = torch.tensor([1 + max(len(source), len(target)) for source, target in pairs], dtype=torch.long)
-        limits = [limit for limit in (max_length, max_tokens) if limit is not None]
-        kept = lengths <= min(limits) if limits else torch.ones_like(lengths, dtype=torch.bool)
-        self._kept = kept.nonzero().flatten()
-        self._lengths = lengths[self._kept]
-        self.dropped = len(pairs) - len(self._kept)
-        if len(self._kept) < world_size:
-            raise RegardError(
-                f"batches need a pair for each of {world_size} processes, got {len(pairs)} pairs, {self.dropped}"
-                " of them too long: give more, or raise max_length and max_tokens."
-            )
-        self._ends = self._part(batch_size, max_tokens)
-
-    def _part(self, batch_size: int | None, max_tokens: int | None) -> list[int]:
-        """Where batches end among the pairs from longest to shortest: the same in every epoch."""
-        lengths = self._lengths.sort(descending=True).values.tolist()
-        sizes, start = [0], 0
-        while (start := start + sizes[-1]) < len(lengths):
-            # the first is the longest
-            each = len(lengths) if max_tokens is None else max_tokens // lengths[start]
-            each = each if batch_size is None else min(each, batch_size)
-            sizes.append(min(each * self.world_size, len(lengths) - start))
-        if (missing := self.world_size - sizes[-1]) > 0:
-            if sizes[-2] - missing >= self.world_size:
-                sizes[-2:] = [sizes[-2] - missing, self.world_size]
-            else:
-                sizes.pop()
-        return list(itertools.accumulate(sizes[1:]))
+        self._buckets = Buckets(
+            # the longer side with its <eos> or <bos>
+            [1 + max(len(source), len(target)) for source, target in pairs],
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+            max_length=max_length,
+            shuffle=shuffle,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            what="pair",
+        )
+        self.dropped = self._buckets.dropped
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._buckets)
 
     def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from number `start` on."""
-        if not 0 <= start <= len(self):
-            raise RegardError(f"start must be from 0 to {len(self)} (the number of batches), got {start}.")
-        order, numbers = self._order(epoch)
-        for number in numbers[start:]:
-            yield self._fill(order, number)
-
-    def _order(self, epoch: int) -> tuple[Tensor, list[int]]:
-        """The kept pairs from longest to shortest, and the order of the batches cut from these."""
-        if not self.shuffle:
-            return self._lengths.argsort(descending=True, stable=True), list(range(len(self)))
-        digest = hashlib.sha256(f"{self.seed} {epoch}".encode()).digest()
-        chance = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-        # pairs of one length change places, and a batch ends where it did
-        mixed = torch.randperm(len(self._lengths), generator=chance)
-        order = mixed[self._lengths[mixed].argsort(descending=True, stable=True)]
-        return order, torch.randperm(len(self), generator=chance).tolist()
-
-    def _fill(self, order: Tensor, number: int) -> Batch:
-        start = self._ends[number - 1] if number else 0
-        chosen = self._kept[order[start : self._ends[number]][self.rank :: self.world_size]]
-        pairs = [self.pairs[i] for i in chosen.tolist()]
-        source, source_lengths = pad([[*source, EOS] for source, _ in pairs])
-        inputs, target_lengths = pad([[BOS, *target] for _, target in pairs])
-        outputs, _ = pad([[*target, EOS] for _, target in pairs])
-        return Batch(source, source_lengths, inputs, outputs, target_lengths, chosen)
-
-
-def pad(rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Rows of ids as one tensor, <pad> behind the shorter ones, and their lengths.
-
-    >>> pad([[5, 6, 7], [8]])
-    (tensor([[5, 6, 7],
-            [8, 0, 0]]), tensor([3, 1]))
-    """
-    lengths = [len(row) for row in rows]
-    longest = max(lengths, default=0)
-    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
-    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), longest), torch.tensor(lengths, dtype=torch.long)
+        for numbers in self._buckets.walk(epoch, start):
+            pairs = [self.pairs[i] for i in numbers.tolist()]
+            source, source_lengths = pad([[*source, EOS] for source, _ in pairs])
+            inputs, target_lengths = pad([[BOS, *target] for _, target in pairs])
+            outputs, _ = pad([[*target, EOS] for _, target in pairs])
+            yield Batch(source, source_lengths, inputs, outputs, target_lengths, numbers)

@@ -1,0 +1,123 @@
+"""Sequences of like length together, in an order that a seed and the epoch decide: what all batches share."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.core import RegardError
+from regard.data.tokens import PAD
+
+Ids = Sequence[int]
+
+
+class Buckets:
+    """Which numbers make each batch, for sequences of these lengths.
+
+    >>> buckets = Buckets([2, 5, 1, 5], batch_size=2, shuffle=False)
+    >>> len(buckets), [numbers.tolist() for numbers in buckets.walk()]
+    (2, [[1, 3], [0, 2]])
+
+    `Batches` tells what holds for an epoch. `what` names a sequence where there are too few.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        *,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        max_length: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        what: str = "sequence",
+    ) -> None:
+        if batch_size is None and max_tokens is None:
+            raise RegardError("batches need a size: give batch_size, max_tokens or both.")
+        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens), ("max_length", max_length)):
+            if value is not None and value < 1:
+                raise RegardError(f"{name} must be at least 1, got {value}.")
+        if not 0 <= rank < world_size:
+            raise RegardError(f"rank must be from 0 to world_size - 1, got rank={rank}, world_size={world_size}.")
+        self.shuffle, self.seed, self.rank, self.world_size = shuffle, seed, rank, world_size
+        # an empty sequence takes a place too
+        places = torch.tensor(lengths, dtype=torch.long).clamp(min=1)
+        limits = [limit for limit in (max_length, max_tokens) if limit is not None]
+        kept = places <= min(limits) if limits else torch.ones_like(places, dtype=torch.bool)
+        self._kept = kept.nonzero().flatten()
+        self._lengths = places[self._kept]
+        self.dropped = len(places) - len(self._kept)
+        if len(self._kept) < world_size:
+            raise RegardError(
+                f"batches need a {what} for each of {world_size} processes, got {len(places)} {what}s, {self.dropped}"
+                " of them too long: give more, or raise max_length and max_tokens."
+            )
+        self._ends = self._part(batch_size, max_tokens)
+
+    def _part(self, batch_size: int | None, max_tokens: int | None) -> list[int]:
+        """Where batches end among the sequences from longest to shortest: the same in every epoch."""
+        lengths = self._lengths.sort(descending=True).values.tolist()
+        sizes, start = [0], 0
+        while (start := start + sizes[-1]) < len(lengths):
+            # the first is the longest
+            each = len(lengths) if max_tokens is None else max_tokens // lengths[start]
+            each = each if batch_size is None else min(each, batch_size)
+            sizes.append(min(each * self.world_size, len(lengths) - start))
+        if (missing := self.world_size - sizes[-1]) > 0:
+            if sizes[-2] - missing >= self.world_size:
+                sizes[-2:] = [sizes[-2] - missing, self.world_size]
+            else:
+                sizes.pop()
+        return list(itertools.accumulate(sizes[1:]))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Tensor]:
+        """This process's share of the numbers in each batch of an epoch, from batch `start` on."""
+        if not 0 <= start <= len(self):
+            raise RegardError(f"start must be from 0 to {len(self)} (the number of batches), got {start}.")
+        order, batches = self._order(epoch)
+        for batch in batches[start:]:
+            first = self._ends[batch - 1] if batch else 0
+            yield self._kept[order[first : self._ends[batch]][self.rank :: self.world_size]]
+
+    def _order(self, epoch: int) -> tuple[Tensor, list[int]]:
+        """The kept sequences from longest to shortest, and the order of the batches cut from these."""
+        if not self.shuffle:
+            return self._lengths.argsort(descending=True, stable=True), list(range(len(self)))
+        chance = draw_by(self.seed, epoch)
+        # sequences of one length change places, and a batch ends where it did
+        mixed = torch.randperm(len(self._lengths), generator=chance)
+        order = mixed[self._lengths[mixed].argsort(descending=True, stable=True)]
+        return order, torch.randperm(len(self), generator=chance).tolist()
+
+
+def draw_by(*facts: int) -> torch.Generator:
+    """A generator that follows from these numbers alone.
+
+    >>> torch.equal(torch.rand(3, generator=draw_by(1, 2)), torch.rand(3, generator=draw_by(1, 2)))
+    True
+    """
+    digest = hashlib.sha256(" ".join(map(str, facts)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def pad(rows: Sequence[Ids], fill: int = PAD) -> tuple[Tensor, Tensor]:
+    """Rows of ids as one tensor, `fill` behind the shorter ones, and their lengths.
+
+    >>> pad([[5, 6, 7], [8]])
+    (tensor([[5, 6, 7],
+            [8, 0, 0]]), tensor([3, 1]))
+    """
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    longest = int(lengths.max()) if len(rows) else 0
+    filled = torch.full((len(rows), longest), fill, dtype=torch.long)
+    filled[torch.arange(longest) < lengths[:, None]] = torch.tensor(list(itertools.chain(*rows)), dtype=torch.long)
+    return filled, lengths
