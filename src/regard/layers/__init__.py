@@ -5,11 +5,14 @@ from regard.layers.biases import AlibiBias, DenseBias, RelativeBias
 from regard.layers.blocks import AddNorm, AttentionDecoder, DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
 from regard.layers.convolution import ConvolutionAttention, convolution_as_attention
+from regard.layers.convolved import ConvLayers
 from regard.layers.floater import Floater, Flow
 from regard.layers.hard import Draw, HardAttention
 from regard.layers.kernel import KernelRegression
 from regard.layers.multihead import MultiHeadAttention, SelfAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.pooling import AttentionPooling
+from regard.layers.recurrent import GRULayers
 from regard.layers.rotary import Rotary
 from regard.layers.scored import (
     AdditiveAttention,
@@ -19,6 +22,7 @@ from regard.layers.scored import (
     DotProductAttention,
     masked_softmax,
 )
+from regard.layers.spelling import Spelling
 
 __all__ = [
     "AddNorm",
@@ -26,9 +30,11 @@ __all__ = [
     "AlibiBias",
     "Attention",
     "AttentionDecoder",
+    "AttentionPooling",
     "BilinearAttention",
     "Cache",
     "ConcatAttention",
+    "ConvLayers",
     "ConvolutionAttention",
     "CosineAttention",
     "DecoderBlock",
@@ -38,6 +44,7 @@ __all__ = [
     "EncoderBlock",
     "Floater",
     "Flow",
+    "GRULayers",
     "HardAttention",
     "KernelRegression",
     "LearnedPositionalEncoding",
@@ -47,6 +54,7 @@ __all__ = [
     "RelativeBias",
     "Rotary",
     "SelfAttention",
+    "Spelling",
     "convolution_as_attention",
     "masked_softmax",
 ]

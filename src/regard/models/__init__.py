@@ -6,17 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.models.encoder import Encoder
     from regard.models.nadaraya_watson import NadarayaWatson
     from regard.models.pretrained import Pretrained, load_pretrained
     from regard.models.seq2seq import Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
     from regard.models.transformer import Transformer
 
 __all__ = [
-    "NadarayaWatson", "Pretrained", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder", "Transformer",
-    "load_pretrained",
+    "Encoder", "NadarayaWatson", "Pretrained", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder",
+    "Transformer", "load_pretrained",
 ]  # fmt: skip
 
 _FILES = {
+    "Encoder": "encoder",
     "NadarayaWatson": "nadaraya_watson",
     "Pretrained": "pretrained",
     "load_pretrained": "pretrained",

@@ -14,7 +14,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -32,14 +32,14 @@ from regard.models.files import (
     write_tensors,
 )
 
-if TYPE_CHECKING:
-    from regard.models.seq2seq import Seq2Seq
-    from regard.models.transformer import Transformer
-
 # raise this when a config gains a field, and say here what files without it mean
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-MODELS = {"regard-seq2seq": ("seq2seq", "Seq2Seq"), "regard-transformer": ("transformer", "Transformer")}
+MODELS = {
+    "regard-encoder": ("encoder", "Encoder"),
+    "regard-seq2seq": ("seq2seq", "Seq2Seq"),
+    "regard-transformer": ("transformer", "Transformer"),
+}
 # dtypes as config.json and as safetensors name them
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
 # beside the fields of the model's own Config
@@ -111,8 +111,7 @@ class Pretrained(nn.Module):
         place, entries = pathlib.Path(folder), read_config(folder)
         kind = entries["model_type"]
         if kind != cls.model_type:
-            name = MODELS[kind][1]
-            raise name_fault(place / CONFIG, f"is of a {name}, not of a {cls.__name__}", f"use {name}.from_pretrained")
+            raise _refuse_kind(place, MODELS[kind][1], cls.__name__)
         config = _make_config(cls, place / CONFIG, entries)
         file = place / WEIGHTS
         with open_file(file, "regard reads one file of this name, no shards and no pickles") as opened:
@@ -148,12 +147,26 @@ class Pretrained(nn.Module):
         return model.eval()
 
 
-def load_pretrained(folder: Folder, device: str | torch.device = "cpu") -> Seq2Seq | Transformer:
-    """The model in a local folder, of the class that its config.json names."""
-    room, name = MODELS[read_config(folder)["model_type"]]
-    kind = getattr(importlib.import_module(f"regard.models.{room}"), name)
-    model: Seq2Seq | Transformer = kind.from_pretrained(folder, device)
-    return model
+@overload
+def load_pretrained(
+    folder: Folder, device: str | torch.device = ..., *, kinds: tuple[type[Model], ...]
+) -> Model: ...  # fmt: skip
+
+
+@overload
+def load_pretrained(folder: Folder, device: str | torch.device = ...) -> Any: ...
+
+
+def load_pretrained(
+    folder: Folder, device: str | torch.device = "cpu", *, kinds: tuple[type[Pretrained], ...] = ()
+) -> Pretrained:
+    """The model in a local folder, of the class that its config.json names, which is one of `kinds` where given."""
+    entry = read_config(folder)["model_type"]
+    room, name = MODELS[entry]
+    if kinds and entry not in [x.model_type for x in kinds]:
+        raise _refuse_kind(pathlib.Path(folder), name, *(x.__name__ for x in kinds))
+    kind: type[Pretrained] = getattr(importlib.import_module(f"regard.models.{room}"), name)
+    return kind.from_pretrained(folder, device)
 
 
 def read_config(folder: Folder) -> dict[str, Any]:
@@ -168,7 +181,7 @@ def read_config(folder: Folder) -> dict[str, Any]:
         entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
     if entries.get("model_type") not in [*MODELS]:
         found = f"model_type {entries.get('model_type')!r:.40}"
-        raise name_fault(file, f"has the {found}", f"regard loads {' and '.join(MODELS)}")
+        raise name_fault(file, f"has the {found}", f"regard loads {', '.join(MODELS)}")
     number = entries.get("regard_format")
     if type(number) is not int or number < 1:
         raise name_fault(file, f"has no regard_format that counts from 1, but {number!r:.40}", RESTORE)
@@ -256,6 +269,12 @@ def _make_config(kind: type[Pretrained], file: pathlib.Path, entries: Mapping[st
         return kind.config_class.from_dict({name: entries[name] for name in known})
     except RegardError as error:
         raise name_fault(file, "makes no model", "correct it", tell(error)) from None
+
+
+def _refuse_kind(place: pathlib.Path, name: str, *wanted: str) -> RegardError:
+    articles = {x: "an" if x[0] in "AEIOU" else "a" for x in (name, *wanted)}
+    others = " or ".join(f"of {articles[x]} {x}" for x in wanted)
+    return name_fault(place / CONFIG, f"is of {articles[name]} {name}, not {others}", f"use {name}.from_pretrained")
 
 
 def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:

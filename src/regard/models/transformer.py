@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from types import NoneType
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -12,23 +11,27 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.core import RegardError, Weigh
-from regard.layers.biases import AlibiBias, RelativeBias
-from regard.layers.blocks import ACTIVATIONS, DecoderBlock, EncoderBlock, PositionWiseFFN
+from regard.core import RegardError
+from regard.layers.blocks import DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
-from regard.layers.multihead import SCORES, MultiHeadAttention
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
-from regard.layers.rotary import Rotary
 from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
+from regard.models.config import check_fields, check_heads, make_config, take_preset
+from regard.models.parts import (
+    POSITIONS,
+    WEIGHS,
+    bias_positions,
+    build_attention,
+    build_rotary,
+    check_ids,
+    describe,
+    encode_positions,
+    start,
+)
 from regard.models.pretrained import Pretrained
-from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
+
+__all__ = ["POSITIONS", "PRESETS", "WEIGHS", "Config", "Transformer", "TransformerState"]
 
 Caches = list[tuple[Cache, Cache]]
-POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "alibi", "none")
-WEIGHS: dict[str, type[Weigh]] = {x.__name__.lower(): x for x in (Softmax, Relu, Sigmoid, Entmax, Sparsemax, Hard)}
-_NAMED = {"position": POSITIONS, "score": SCORES, "weigh": WEIGHS, "activation": ACTIVATIONS}
-_KINDS: dict[str, Any] = {"int": int, "int | None": (int, NoneType), "float": (int, float), "bool": bool, "str": str}
-
 _SIZES = ("num_hiddens", "ffn_num_hiddens", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
 PRESETS: dict[str, dict[str, Any]] = {
     # the text-only baseline of Multi30k
@@ -75,21 +78,8 @@ class Config:
     max_len: int = 1024
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            name, value, kind = field.name, getattr(self, field.name), str(field.type)
-            # True is an int to Python
-            if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
-                raise RegardError(f"Config {name} must be {kind}, got {value!r}.")
-            if name in _NAMED and value not in _NAMED[name]:
-                names = ", ".join(map(repr, _NAMED[name]))
-                raise RegardError(f"Config {name} must be one of {names}, got {value!r}.")
-            if name.endswith("dropout") and not 0 <= value < 1:
-                raise RegardError(f"Config {name} must lie in [0, 1), got {value}.")
-            if kind.startswith("int") and name != "pad_id" and value is not None and value < 1:
-                raise RegardError(f"Config {name} must be at least 1, got {value}.")
-        if self.num_hiddens % self.num_heads:
-            d, heads = self.num_hiddens, self.num_heads
-            raise RegardError(f"Config num_hiddens={d} must be a multiple of num_heads={heads}.")
+        check_fields(self)
+        check_heads(self.num_hiddens, self.num_heads)
         smallest = min(self.vocab_size, self.target_vocab_size or self.vocab_size)
         if not 0 <= self.pad_id < smallest:
             raise RegardError(f"Config pad_id must lie in each vocabulary, 0 to {smallest - 1}, got {self.pad_id}.")
@@ -97,20 +87,12 @@ class Config:
     @classmethod
     def preset(cls, name: str, vocab_size: int, **changes: Any) -> Self:
         """One of `PRESETS`, with changes."""
-        if name not in PRESETS:
-            raise RegardError(f"Config preset must be one of {', '.join(map(repr, PRESETS))}, got {name!r}.")
-        return cls.from_dict({**PRESETS[name], "vocab_size": vocab_size, **changes})
+        return cls.from_dict({**take_preset(name, PRESETS), "vocab_size": vocab_size, **changes})
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
         """What `dataclasses.asdict` gave, as after a way through JSON."""
-        known = [field.name for field in fields(cls)]
-        for name in entries:
-            if name not in known:
-                raise RegardError(f"Config has no {name!r}; it has {', '.join(known)}.")
-        if "vocab_size" not in entries:
-            raise RegardError(f"Config needs 'vocab_size', got {', '.join(entries) or 'nothing'}.")
-        return cls(**entries)
+        return make_config(cls, entries)
 
 
 @dataclass(eq=False)
@@ -133,7 +115,7 @@ class TransformerState:
     def take(self, rows: Tensor) -> Self:
         """Let row i go on from what row `rows[i]` has so far, in place; there may be more or fewer of them."""
         if not isinstance(rows, Tensor) or rows.ndim != 1:
-            raise RegardError(f"Transformer state takes a vector of row numbers, got {_describe(rows)}.")
+            raise RegardError(f"Transformer state takes a vector of row numbers, got {describe(rows)}.")
         if problem := misfit_integers("rows", rows, self.device, 0, len(self) - 1, "the last row"):
             raise RegardError(f"Transformer state {problem}")
         rows = rows.long()
@@ -177,29 +159,35 @@ class Transformer(Pretrained):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        d, heads = config.num_hiddens, config.num_heads
+        d = config.num_hiddens
         is_shared = config.target_vocab_size is None and config.ties_embeddings
         target_size = config.target_vocab_size or config.vocab_size
         # None where another matrix serves: one parameter, saved under one name
         self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
         self.target_embedding = None if is_shared else nn.Embedding(target_size, d, config.pad_id)
         self.output = None if config.ties_embeddings else nn.Linear(d, target_size, bias=False)
-        self.encoder_position, self.decoder_position = _encode_positions(config), _encode_positions(config)
-        rotary = Rotary(d // heads, max_len=config.max_len) if config.position == "rotary" else None
-        self.encoder_bias, self.decoder_bias = _bias_positions(config, True), _bias_positions(config, False)
+        self.encoder_position, self.decoder_position = (
+            encode_positions(config, config.dropout) or nn.Dropout(config.dropout) for _ in range(2)
+        )
+        rotary = build_rotary(config)
+        self.encoder_bias, self.decoder_bias = bias_positions(config, True), bias_positions(config, False)
         sizes = d, config.ffn_num_hiddens, config.dropout
         style: dict[str, Any] = {"norm_first": config.norm_first, "activation": config.activation}
         self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
         for _ in range(config.num_encoder_layers):
-            self.encoder.append(EncoderBlock(_attention(config, rotary), *sizes, **style))
+            self.encoder.append(EncoderBlock(build_attention(config, config.bias, rotary), *sizes, **style))
         for _ in range(config.num_decoder_layers):
-            self.decoder.append(DecoderBlock(_attention(config, rotary), _attention(config), *sizes, **style))
+            self.decoder.append(
+                DecoderBlock(
+                    build_attention(config, config.bias, rotary), build_attention(config, config.bias), *sizes, **style
+                )
+            )
         for ffn in (x for x in self.modules() if isinstance(x, PositionWiseFFN)):
             # blocks have one rate for both places
             ffn.dropout.p = config.ffn_dropout
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
-        self.apply(_start)
+        self.apply(start)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -259,54 +247,10 @@ class Transformer(Pretrained):
         return functional.linear(self.decoder_norm(Y), weight)
 
     def _embed(self, ids: Tensor, name: str, embedding: nn.Embedding, position: nn.Module, offset: int) -> Tensor:
-        if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.dtype not in (torch.int64, torch.int32):
-            raise RegardError(f"Transformer {name} must be int64 or int32 (batch, positions), got {_describe(ids)}.")
-        # a look at the numbers would make a GPU wait; its own kernel stops at an id that is none
-        if ids.device.type == "cpu" and not torch.compiler.is_compiling():
-            last = embedding.num_embeddings - 1
-            if problem := misfit_integers(name, ids, ids.device, 0, last, "the last of the vocabulary"):
-                raise RegardError(f"Transformer {problem}")
+        check_ids("Transformer", name, ids, embedding.num_embeddings)
         X = embedding(ids) * self.config.num_hiddens**0.5
         out: Tensor = position(X) if isinstance(position, nn.Dropout) else position(X, offset=offset)
         return out
 
     def extra_repr(self) -> str:
         return repr(self.config)
-
-
-def _describe(given: object) -> str:
-    kind = str(getattr(given, "dtype", "")).removeprefix("torch.")
-    return f"{kind} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
-
-
-def _attention(config: Config, position: Rotary | None = None) -> MultiHeadAttention:
-    d, heads, weigh = config.num_hiddens, config.num_heads, WEIGHS[config.weigh]()
-    rate, bias, score = config.attention_dropout, config.bias, config.score
-    return MultiHeadAttention(d, d, d, d, heads, rate, bias, score=score, weigh=weigh, position=position)
-
-
-def _encode_positions(config: Config) -> nn.Module:
-    """What adds positions to embeddings, if anything does, and drops out."""
-    kinds = {"sinusoidal": PositionalEncoding, "learned": LearnedPositionalEncoding}
-    if config.position in kinds:
-        return kinds[config.position](config.num_hiddens, config.dropout, config.max_len)
-    return nn.Dropout(config.dropout)
-
-
-def _bias_positions(config: Config, two_sided: bool) -> RelativeBias | AlibiBias | None:
-    if config.position == "relative":
-        return RelativeBias(config.num_heads, two_sided=two_sided)
-    return AlibiBias(config.num_heads) if config.position == "alibi" else None
-
-
-@torch.no_grad()
-def _start(module: nn.Module) -> None:
-    if isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-        module.weight[module.padding_idx] = 0
-    elif isinstance(module, LearnedPositionalEncoding):
-        nn.init.normal_(module.P, std=module.num_hiddens**-0.5)
-    elif isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

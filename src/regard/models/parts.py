@@ -1,0 +1,99 @@
+"""What models of attention are made of, by the names in their configs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import RegardError, Weigh
+from regard.layers.biases import AlibiBias, RelativeBias
+from regard.layers.multihead import MultiHeadAttention
+from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.rotary import Rotary
+from regard.mask.integer import misfit_integers
+from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
+
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "alibi", "none")
+WEIGHS: dict[str, type[Weigh]] = {x.__name__.lower(): x for x in (Softmax, Relu, Sigmoid, Entmax, Sparsemax, Hard)}
+
+
+class Attending(Protocol):
+    """The part of a config that says how a model attends."""
+
+    @property
+    def num_hiddens(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def position(self) -> str: ...
+    @property
+    def max_len(self) -> int: ...
+    @property
+    def score(self) -> str: ...
+    @property
+    def weigh(self) -> str: ...
+
+
+def build_attention(config: Attending, bias: bool, position: Rotary | None = None) -> MultiHeadAttention:
+    """Multi-head attention of the model's width; `bias` is that of its linear layers."""
+    d, heads, weigh = config.num_hiddens, config.num_heads, WEIGHS[config.weigh]()
+    rate, score = config.attention_dropout, config.score
+    return MultiHeadAttention(d, d, d, d, heads, rate, bias, score=score, weigh=weigh, position=position)
+
+
+def build_rotary(config: Attending) -> Rotary | None:
+    """What turns queries and keys by their positions, if anything does."""
+    d, heads = config.num_hiddens, config.num_heads
+    return Rotary(d // heads, max_len=config.max_len) if config.position == "rotary" else None
+
+
+def encode_positions(config: Attending, dropout: float) -> PositionalEncoding | LearnedPositionalEncoding | None:
+    """What adds positions to embeddings and drops out, if anything adds them."""
+    if config.position == "sinusoidal":
+        return PositionalEncoding(config.num_hiddens, dropout, config.max_len)
+    if config.position == "learned":
+        return LearnedPositionalEncoding(config.num_hiddens, dropout, config.max_len)
+    return None
+
+
+def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBias | None:
+    """What adds positions to scores, if anything does."""
+    if config.position == "relative":
+        return RelativeBias(config.num_heads, two_sided=two_sided)
+    return AlibiBias(config.num_heads) if config.position == "alibi" else None
+
+
+@torch.no_grad()
+def start(module: nn.Module, std: float | None = None) -> None:
+    """Draw a module's own weights: Xavier's uniform draw with biases of zero, embeddings of deviation `std` or 1/√d."""
+    if isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)
+        if module.padding_idx is not None:
+            module.weight[module.padding_idx] = 0
+    elif isinstance(module, LearnedPositionalEncoding):
+        nn.init.normal_(module.P, std=std or module.num_hiddens**-0.5)
+    elif isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def check_ids(called: str, name: str, ids: Tensor, size: int, last: str = "the last of the vocabulary") -> None:
+    """Complain unless these are (batch, positions) of ids below `size`."""
+    if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.dtype not in (torch.int64, torch.int32):
+        raise RegardError(f"{called} {name} must be int64 or int32 (batch, positions), got {describe(ids)}.")
+    # a look at the numbers would make a GPU wait; its own kernel stops at an id that is none
+    is_seen = ids.device.type == "cpu" and not torch.compiler.is_compiling()
+    low, high = (0, size - 1) if is_seen else (None, None)
+    if problem := misfit_integers(name, ids, ids.device, low, high, last):
+        raise RegardError(f"{called} {problem}")
+
+
+def describe(given: object) -> str:
+    """A tensor by its dtype and shape, anything else by its class."""
+    kind = str(getattr(given, "dtype", "")).removeprefix("torch.")
+    return f"{kind} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
