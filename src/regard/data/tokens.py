@@ -56,6 +56,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return int(self._inner.get_vocab_size())
 
+    @property
+    def keeps_words(self) -> bool:
+        """Whether a word is one token, never cut into several."""
+        return self._spaced and type(self._inner.model).__name__ == "WordLevel"
+
     def _clean(self, text: str) -> str:
         normalizer = self._inner.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))

@@ -15,7 +15,7 @@ from regard.core.files import write_whole
 from regard.tasks.state import load_state, save_state
 
 STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
-MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json")
+MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json", "letters.json")
 WRITTEN = (STATE, SETTINGS, METRICS, *MODEL)
 # how the names of files begin that are not yet whole
 HALVES = tuple(f".{name}." for name in WRITTEN)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
@@ -26,6 +25,7 @@ from regard.tasks.corpus import PHRASEBOOK, Corpus
 from regard.tasks.evaluate import choose_cut, is_unspaced, score
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
+from regard.tasks.job import check_changes
 from regard.tasks.recipe import Machine, Recipe, holds_parts
 from regard.tasks.run import Learning, train_run
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
@@ -201,14 +201,7 @@ def train_translator(
 def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
     """A new model for these vocabularies."""
     sizes, is_gru = (source.vocab_size, target.vocab_size), job.model == "bahdanau"
-    known = [x.name for x in fields(seq2seq.Config if is_gru else transformer.Config) if x.name not in FIXED]
-    for name, value in job.changes.items():
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name[:40], known, 4, 0.0))
-            raise RegardError(f"{job.model} has no setting {name[:40]!r} to change; it has {near} and others.")
-        most = 1000 if "layers" in name else 2**20
-        if isinstance(value, int | float) and value > most:
-            raise RegardError(f"{name} must be at most {most}, got {value}.")
+    check_changes(job.model, seq2seq.Config if is_gru else transformer.Config, job.changes, FIXED)
     try:
         if is_gru:
             return Seq2Seq.from_config(seq2seq.Config.preset(job.preset, *sizes, **job.changes))

@@ -1,0 +1,65 @@
+"""Classification, one label a text: from labelled texts to a trained classifier in a folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from regard.data.grammar import split_polite
+from regard.data.labelled import read_labelled
+from regard.data.split import Split
+from regard.tasks.corpus import SHARED, Examples, Fits
+from regard.tasks.evaluate import is_unspaced
+from regard.tasks.job import EncoderJob
+
+
+@dataclass(frozen=True)
+class LabelledCorpus(Examples):
+    """Texts as (text, label), of files or folders that `read_labelled` reads.
+
+    >>> text, label = LabelledCorpus().part().train[0]
+    >>> label in ("polite", "plain", "rude")
+    True
+
+    `columns` are text and label, by number from 0 or by a header's names; None finds them. `keys` are those of JSONL.
+    """
+
+    columns: tuple[Any, Any] | None = None
+    keys: tuple[str, str] = ("text", "label")
+
+    fits: ClassVar[Fits] = {
+        **SHARED,
+        "columns": lambda x: x is None or (isinstance(x, list | tuple) and len(x) == 2),
+        "keys": lambda x: isinstance(x, list | tuple) and len(x) == 2 and all(type(key) is str for key in x),
+    }
+    called: ClassVar[str] = "texts"
+
+    def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
+        return itertools.chain.from_iterable(
+            read_labelled(path, columns=self.columns, keys=self.keys) for path in paths
+        )
+
+    def draw(self) -> Split:
+        return split_polite()
+
+
+@dataclass(frozen=True)
+class ClassifyJob(EncoderJob):
+    """All that decides what a classifier learns: see `EncoderJob`."""
+
+    corpus: Examples = field(default_factory=LabelledCorpus)
+    metric: str = "accuracy"
+
+    task: ClassVar[str] = "classify"
+    head: ClassVar[str] = "classes"
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "attention": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
+        "gru": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        "cnn": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
+    }
+
+    def choose_kind(self, texts: Sequence[Any]) -> str:
+        return "characters" if is_unspaced(texts) else "words"

@@ -1,0 +1,131 @@
+"""What an encoder is to learn: all settings of a run but its machine."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+from regard.core import RegardError
+from regard.models.encoder import Config, Encoder
+from regard.tasks.corpus import Examples
+from regard.tasks.lexicon import Lexicon
+from regard.tasks.recipe import Recipe
+
+MODELS = ("attention", "gru", "cnn")
+# whether more is better, by what validation may decide by
+METRICS = {"loss": False, "accuracy": True, "f1": True}
+# settings of a model that its data decide
+FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
+
+
+@dataclass(frozen=True)
+class EncoderJob:
+    """All that decides what an encoder learns; `dataclasses.asdict` of it is JSON.
+
+    `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
+    to begin from: a run of `pretrain`, or hf:FOLDER of a BERT, whose tokenizer and sizes are then taken over. Tokens
+    are kinds of `train_tokenizer`, or "auto". With `has_letters` words are also read by how they are written. `metric`
+    decides which weights are kept: the validation's "loss", "accuracy" or "f1".
+    """
+
+    model: str = "attention"
+    preset: str = "tiny"
+    changes: dict[str, Any] = field(default_factory=dict)
+    start: str | None = None
+    corpus: Examples = field(default_factory=Examples)
+    recipe: Recipe = field(default_factory=Recipe)
+    tokens: str = "auto"
+    vocab_size: int = 20_000
+    min_count: int = 1
+    lowercase: bool = False
+    form: str = "NFC"
+    has_letters: bool = False
+    batch_size: int | None = 32
+    max_tokens: int | None = None
+    max_length: int | None = 512
+    label_smoothing: float = 0.0
+    metric: str = "accuracy"
+
+    task: ClassVar[str] = "label"
+    head: ClassVar[str] = "tags"
+    # whether an example's text comes as words
+    is_worded: ClassVar[bool] = False
+    # what suits a model unless told otherwise, by its name; "start" is for one that learned before
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {}
+    # the same of its own settings
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = {}
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
+        if self.metric not in METRICS:
+            raise RegardError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}.")
+        for name in ("vocab_size", "min_count", "batch_size", "max_tokens", "max_length"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= 2**31:
+                raise RegardError(f"{name} must be from 1 to 2**31, got {value}.")
+        if not 0 <= self.label_smoothing < 1:
+            raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")
+        if self.start is not None and self.model != "attention":
+            raise RegardError(
+                f"model must be 'attention' where there is a start, which decides it, got {self.model!r}."
+            )
+
+    @classmethod
+    def default(cls, model: str = "attention", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
+        """The recipe and settings that suit the model, with what is to differ."""
+        name = "start" if changes.get("start") else model
+        made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
+        style = {**cls.styles.get(name, {}), **changes.pop("changes", {})}
+        return cls(model=model, recipe=made, changes=style, **changes)
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether <bos> stands before every text."""
+        return self.changes.get("pooling") == "first"
+
+    def choose_kind(self, texts: Sequence[Any]) -> str:
+        """The kind of tokens, where it is left to the text."""
+        raise NotImplementedError
+
+    def train_lexicon(self, texts: Sequence[Any]) -> Lexicon:
+        """A new one for these texts."""
+        kind = self.choose_kind(texts) if self.tokens == "auto" else self.tokens
+        return Lexicon.train(
+            texts, kind, has_letters=self.has_letters, is_framed=self.is_framed, vocab_size=self.vocab_size,
+            lowercase=self.lowercase, form=self.form, min_count=self.min_count,
+        )  # fmt: skip
+
+    def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
+        """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
+        changes = check_changes(self.model, Config, self.changes)
+        try:
+            if trunk is None:
+                options = {"kind": self.model, "num_characters": lexicon.num_characters, "pad_id": lexicon.pad_id}
+                config = Config.preset(
+                    self.preset, lexicon.vocab_size, head=self.head, labels=tuple(labels), **options, **changes
+                )
+                return Encoder(config)
+            model = Encoder(replace(trunk.config, head=self.head, labels=tuple(labels), **changes))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:100]
+            raise RegardError(f"{self.model} cannot be made of these settings ({reason}): make it smaller.") from None
+        model.adopt(trunk)
+        return model
+
+
+def check_changes(
+    called: str, kind: type[Any], changes: Mapping[str, Any], fixed: Sequence[str] = FIXED
+) -> dict[str, Any]:
+    """`changes`, if a model's config has such settings and they are in proportion."""
+    known = [x.name for x in fields(kind) if x.name not in fixed]
+    for name, value in changes.items():
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name[:40], known, 4, 0.0))
+            raise RegardError(f"{called} has no setting {name[:40]!r} to change; it has {near} and others.")
+        most = 1000 if "layers" in name else 2**20
+        if isinstance(value, int | float) and value > most:
+            raise RegardError(f"{name} must be at most {most}, got {value}.")
+    return dict(changes)

@@ -1,0 +1,161 @@
+"""How an encoder reads: texts, or sentences of words, as token ids, and each word's letters."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.core import RegardError
+from regard.data import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
+from regard.data.wordpiece import WordPiece, open_tokenizer
+
+TOKENS_FILE, LETTERS_FILE = "tokenizer.json", "letters.json"
+# of a longer word the middle is not read: an address is known by its ends
+FIRST_LETTERS, LAST_LETTERS = 16, 8
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One text as the model reads it.
+
+    `letters` are the ids of each token's letters, where they are read. `starts` is where each word begins, in a
+    sentence that came as words. `num_left_out` is how many tokens the text has beyond those that are read.
+    """
+
+    ids: list[int]
+    letters: list[list[int]] | None = None
+    starts: list[int] | None = None
+    num_left_out: int = 0
+
+
+class Lexicon:
+    """A tokenizer, and another one for letters where words are also read by how they are written.
+
+    >>> lexicon = Lexicon.train([["the", "cat"], ["the", "mat"]], "spaces", has_letters=True)
+    >>> (found,) = lexicon.encode_words([["the", "hat"]])
+    >>> found.ids, len(found.letters), found.starts
+    ([4, 3], 2, [0, 1])
+
+    The last row of a model's vocabulary is <mask>, which no text is ever read as. `is_framed` puts <bos> before every
+    text, for a model that reads a sentence out of its first place; BERT's tokenizers have their own frame.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, letters: Tokenizer | None = None, *, is_framed: bool = False) -> None:
+        self.tokenizer, self.letters, self.is_framed = tokenizer, letters, is_framed
+        # how each word was read before
+        self._known: dict[str, tuple[list[int], list[int]]] = {}
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[Any], kind: str, *, has_letters: bool = False, is_framed: bool = False, **options: Any
+    ) -> Lexicon:
+        """One that is made of texts, or of sentences of words; options are those of `train_tokenizer`."""
+        lines = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        tokenizer = train_tokenizer(lines, kind, **options)  # type: ignore[arg-type]
+        letters = None
+        if has_letters:
+            if not tokenizer.keeps_words:
+                raise RegardError(f"letters are for tokens that are words: take tokens words or spaces, not {kind!r}.")
+            form = options.get("form", "NFC")
+            letters = train_tokenizer(lines, "characters", form=form, min_count=2 if len(lines) > 1000 else 1)
+        return cls(tokenizer, letters, is_framed=is_framed)
+
+    @classmethod
+    def load(cls, folder: pathlib.Path, *, has_letters: bool, is_framed: bool = False) -> Lexicon:
+        """That of a run."""
+        letters = Tokenizer.load(folder / LETTERS_FILE) if has_letters else None
+        return cls(open_tokenizer(folder / TOKENS_FILE), letters, is_framed=is_framed)
+
+    def save(self, folder: pathlib.Path) -> None:
+        self.tokenizer.save(folder / TOKENS_FILE)
+        # one that was left by a start with other settings would be read as this run's
+        (folder / LETTERS_FILE).unlink(missing_ok=True)
+        if self.letters is not None:
+            self.letters.save(folder / LETTERS_FILE)
+
+    @property
+    def vocab_size(self) -> int:
+        """The rows of a model's vocabulary."""
+        return self.tokenizer.vocab_size + (not isinstance(self.tokenizer, WordPiece))
+
+    @property
+    def num_characters(self) -> int:
+        return 0 if self.letters is None else self.letters.vocab_size
+
+    @property
+    def mask_id(self) -> int:
+        return self.tokenizer.mask_id if isinstance(self.tokenizer, WordPiece) else self.tokenizer.vocab_size
+
+    @property
+    def pad_id(self) -> int:
+        return self.tokenizer.pad_id if isinstance(self.tokenizer, WordPiece) else PAD
+
+    @property
+    def unk_id(self) -> int:
+        return self.tokenizer.unk_id if isinstance(self.tokenizer, WordPiece) else UNK
+
+    @property
+    def special(self) -> set[int]:
+        """Ids that stand for no text."""
+        inner = self.tokenizer
+        if isinstance(inner, WordPiece):
+            return {inner.pad_id, inner.cls_id, inner.sep_id, inner.mask_id}
+        return {PAD, BOS, EOS, UNK, self.mask_id}
+
+    def encode_texts(self, texts: Sequence[str], limit: int | None = None) -> list[Encoded]:
+        """Texts as they are cut by the tokenizer, and no more of each than `limit` tokens, the frame counted."""
+        most = None if limit is None else max(1, limit - len(self.frame([UNK])) + 1)
+        whole = self.tokenizer.encode_all(texts)
+        rows, left_out = [ids[:most] for ids in whole], [max(0, len(ids) - (most or len(ids))) for ids in whole]
+        if self.letters is None:
+            return [Encoded(self.frame(ids), num_left_out=more) for ids, more in zip(rows, left_out, strict=True)]
+        spans = [self.tokenizer.list_spans(text)[:most] for text in texts]
+        words = [[text[start:stop].strip() for start, stop in cuts] for text, cuts in zip(texts, spans, strict=True)]
+        self._learn(word for line in words for word in line)
+        found = []
+        for row, line, more in zip(rows, words, left_out, strict=True):
+            ids = self.frame(row)
+            # the frame, and what there is in an empty text, has no letters
+            blank: list[list[int]] = [[]] * (len(ids) - len(line))
+            found.append(Encoded(ids, [*blank, *(self._known[word][1] for word in line)], num_left_out=more))
+        return found
+
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
+        """Sentences whose words are known; a word that the tokenizer cuts is known by its first piece."""
+        self._learn(word for words in sentences for word in words)
+        found = []
+        for words in sentences:
+            pieces = [self._known[word][0] for word in words]
+            ids = self.frame([number for piece in pieces for number in piece])
+            before = self._count_before()
+            starts = [before]
+            for piece in pieces[:-1]:
+                starts.append(starts[-1] + len(piece))
+            letters = None if self.letters is None else [self._known[word][1] for word in words]
+            if letters is not None:
+                letters = [*[[]] * before, *letters]
+            found.append(Encoded(ids, letters, starts if words else []))
+        return found
+
+    def frame(self, ids: list[int]) -> list[int]:
+        """Token ids with what stands around every text; never empty."""
+        if isinstance(self.tokenizer, WordPiece):
+            return self.tokenizer.frame(ids)
+        return [BOS, *ids] if self.is_framed else ids or [UNK]
+
+    def _count_before(self) -> int:
+        return int(self.is_framed or isinstance(self.tokenizer, WordPiece))
+
+    def _learn(self, words: Iterable[str]) -> None:
+        """Read every word once."""
+        new = [word for word in dict.fromkeys(words) if word not in self._known]
+        unknown = [self.unk_id]
+        spelled: list[list[int]] = [[]] * len(new) if self.letters is None else self.letters.encode_all(new)
+        for word, ids, letters in zip(new, self.tokenizer.encode_all(new), spelled, strict=True):
+            # a word with a space in it is none that a tokenizer of words could know
+            ids = unknown if not ids or (self.tokenizer.keeps_words and len(ids) > 1) else ids
+            if len(letters) > FIRST_LETTERS + LAST_LETTERS:
+                letters = letters[:FIRST_LETTERS] + letters[-LAST_LETTERS:]
+            self._known[word] = ids, letters

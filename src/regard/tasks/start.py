@@ -1,0 +1,67 @@
+"""Models that learned before, for others to begin from."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import torch
+
+from regard.core import RegardError
+from regard.data.wordpiece import WordPiece
+from regard.models.encoder import Encoder
+from regard.models.pretrained import load_pretrained, read_config
+from regard.tasks.hugging import PREFIX
+from regard.tasks.lexicon import Lexicon
+from regard.tasks.translator import find_device
+
+
+def open_start(start: str) -> tuple[Encoder, Lexicon]:
+    """The encoder of a run, or of hf:FOLDER with a BERT in it, and how it reads."""
+    folder = pathlib.Path(os.path.expanduser(start.removeprefix(PREFIX)))
+    if start.startswith(PREFIX):
+        from regard.models.bert import Bert
+
+        return Bert.from_pretrained(folder), Lexicon(WordPiece.load(folder))
+    model = load_pretrained(folder)
+    if not isinstance(model, Encoder):
+        raise RegardError(f"{folder} is of a {type(model).__name__}, which is no encoder: name a run of pretrain.")
+    return model, load_lexicon(folder, model)
+
+
+def load_lexicon(folder: pathlib.Path, model: Encoder) -> Lexicon:
+    """How the model of a run reads."""
+    config = model.config
+    lexicon = Lexicon.load(folder, has_letters=config.num_characters > 0, is_framed=config.pooling == "first")
+    for name in ("vocab_size", "num_characters"):
+        own, theirs = getattr(config, name), getattr(lexicon, name)
+        if own != theirs:
+            raise RegardError(
+                f"{folder}: the tokenizer has {name}={theirs} and the model {own}: they are not of one run, restore the"
+                " one that is."
+            )
+    return lexicon
+
+
+def load_labeller(folder: pathlib.Path, head: str, device: str | torch.device = "auto") -> tuple[Encoder, Lexicon]:
+    """The model of a run with such a head, on a device, and how it reads."""
+    place = find_device(device)
+    model = load_pretrained(folder, device=place)
+    if not isinstance(model, Encoder) or model.config.head != head:
+        raise RegardError(f"{folder} is no run that gives {head}, it is one of {name_task(folder)}: name another.")
+    return model.eval(), load_lexicon(folder, model)
+
+
+def name_task(folder: pathlib.Path) -> str:
+    """What the run in a folder was trained to do."""
+    name = read_config(folder).get("training", {}).get("task")
+    return name if isinstance(name, str) else "another task"
+
+
+def find_limit(folder: pathlib.Path, model: Encoder) -> int | None:
+    """The most tokens of a text that the model of a run was taught to read."""
+    given = read_config(folder).get("training", {}).get("max_length")
+    limits = [given] if type(given) is int and given > 0 else []
+    if model.config.position == "learned":
+        limits.append(model.config.max_len)
+    return min(limits, default=None)

@@ -1,0 +1,60 @@
+"""Tagging, one label a word: from tagged sentences to a trained tagger in a folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from regard.data.grammar import split_tagged
+from regard.data.split import Split
+from regard.data.tagged import read_tagged
+from regard.tasks.corpus import SHARED, Examples, Fits
+from regard.tasks.job import EncoderJob
+
+
+@dataclass(frozen=True)
+class TaggedCorpus(Examples):
+    """Sentences as (words, tags); `column` is one of CoNLL-U's, by its name.
+
+    >>> words, tags = TaggedCorpus().part().train[0]
+    >>> len(words) == len(tags)
+    True
+    """
+
+    column: str = "upos"
+
+    fits: ClassVar[Fits] = {**SHARED, "column": lambda x: type(x) is str}
+    called: ClassVar[str] = "sentences"
+
+    def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
+        return itertools.chain.from_iterable(read_tagged(path, column=self.column) for path in paths)
+
+    def draw(self) -> Split:
+        return split_tagged()
+
+    def read_text(self, example: Any) -> str:
+        return " ".join(example[0])
+
+
+@dataclass(frozen=True)
+class TagJob(EncoderJob):
+    """All that decides what a tagger learns: see `EncoderJob`."""
+
+    corpus: Examples = field(default_factory=TaggedCorpus)
+    has_letters: bool = True
+    metric: str = "accuracy"
+
+    task: ClassVar[str] = "tag"
+    head: ClassVar[str] = "tags"
+    is_worded: ClassVar[bool] = True
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "attention": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
+        "gru": {"lr": 2e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        "cnn": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
+    }
+
+    def choose_kind(self, texts: Sequence[Any]) -> str:
+        return "spaces"

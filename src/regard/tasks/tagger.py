@@ -1,0 +1,93 @@
+"""A trained tagger: sentences in, a tag for each word out."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from regard.data import UNK
+from regard.data.words import cut_words
+from regard.models.encoder import Encoder
+from regard.tasks.evaluate import is_unspaced
+from regard.tasks.label import find_logits
+from regard.tasks.lexicon import Lexicon
+from regard.tasks.start import load_labeller
+
+# no word that a text without spaces is cut into is longer
+LONGEST = 12
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """One sentence: its words, a tag for each, and how sure the model is of it. `unknown` counts words it never saw."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    scores: tuple[float, ...] = field(repr=False)
+    unknown: int = 0
+
+
+class Tagger:
+    """A model with how it reads.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
+    >>> config = Config.preset("tiny", lexicon.vocab_size, head="tags", labels=("DET", "NOUN", "VERB"))
+    >>> tagger = Tagger(Encoder(config).eval(), lexicon)
+    >>> (found,) = tagger.tag(["The cat sat."])
+    >>> found.words, len(found.tags)
+    (('The', 'cat', 'sat', '.'), 4)
+
+    A sentence is a list of words, or a text that is then cut: at spaces and punctuation, n't and 's for themselves; a
+    text without spaces, as Chinese, into the longest words that the model knows.
+    """
+
+    def __init__(self, model: Encoder, lexicon: Lexicon) -> None:
+        self.model, self.lexicon = model, lexicon
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Tagger:
+        """The tagger of a run; "auto" is a GPU where there is one."""
+        return cls(*load_labeller(pathlib.Path(folder), "tags", device))
+
+    def cut(self, text: str) -> list[str]:
+        """A text as words."""
+        if not is_unspaced([text]):
+            return [word for word, _, _ in cut_words(text)]
+        found = []
+        for part in text.split():
+            start = 0
+            while start < len(part):
+                ends = range(min(len(part), start + LONGEST), start, -1)
+                stop = next((end for end in ends if self._knows(part[start:end])), start + 1)
+                found.append(part[start:stop])
+                start = stop
+        return found
+
+    def _knows(self, word: str) -> bool:
+        (one,) = self.lexicon.encode_words([[word]])
+        start = (one.starts or [0])[0]
+        return len(one.ids) == len(self.lexicon.frame([UNK])) and one.ids[start] != self.lexicon.unk_id
+
+    def tag(
+        self, sentences: Sequence[str | Sequence[str]], *, batch_size: int = 64,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[Tagged]:  # fmt: skip
+        """A tag for each word of each sentence."""
+        lines = [self.cut(x) if isinstance(x, str) else list(x) for x in sentences]
+        encoded = self.lexicon.encode_words(lines)
+        logits = find_logits(self.model, encoded, batch_size=batch_size, on_progress=on_progress)
+        labels, found = self.model.config.labels, []
+        for words, one, rows in zip(lines, encoded, logits, strict=True):
+            starts = one.starts or []
+            best: Any = rows[starts].softmax(-1).max(-1) if words else None
+            tags = tuple(labels[number] for number in best.indices.tolist()) if words else ()
+            scores = tuple(best.values.tolist()) if words else ()
+            unknown = sum(one.ids[place] == self.lexicon.unk_id for place in starts)
+            found.append(Tagged(tuple(words), tags, scores, unknown))
+        return found
