@@ -144,7 +144,8 @@ def make_config(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[
     dropout = entries.get("hidden_dropout_prob", 0.1)
     try:
         return Config(
-            **sizes, head=head, labels=labels, dropout=dropout, embed_dropout=dropout, attention_dropout=entries.get("attention_probs_dropout_prob", 0.1),
+            **sizes, head=head, labels=labels, dropout=dropout, embed_dropout=dropout,
+            attention_dropout=entries.get("attention_probs_dropout_prob", 0.1),
             norm_eps=entries.get("layer_norm_eps", 1e-12), has_embed_norm=True, scales_embedding=False,
             position="learned", activation=entries.get("hidden_act", "gelu"), pooling="first", has_next=has_next,
             has_pooler=head == "classes" or has_next or "pooler.dense.weight" in shapes,
