@@ -29,7 +29,7 @@ KINDS = (
     r"(?i:\bcan(?=not\b)|(?<=\bcan)not\b|\b(?:gon|wan)(?=na\b)|(?<=\b(?:gon|wan))na\b|\bgot(?=ta\b)|(?<=\bgot)ta\b)",
     # U.S., a.m., Mr., Jan. 5, J. Smith
     r"(?:[^\W\d_]\.){2,}",
-    rf"\b(?:{TITLES})\.(?=\s)|\b(?:{MONTHS})\.(?=\s\d)|\b[A-Z]\.(?=\s[A-Z])",
+    rf"\b(?:{TITLES})\.(?=[\s,;)])|\b(?:{MONTHS})\.(?=\s\d)|\b[A-Z]\.(?=\s[A-Z])",
     # 1,000.50, 10:30, 1/2/2003, 555-0100
     r"\d{1,64}(?:[.,:/]\d{1,64}){1,9}(?!\w)|\d{3}-(?:\d{3}-)?\d{4}(?!\w)",
     rf"\b(?i:{PREFIXES})-[^\W\d_]+",
