@@ -154,15 +154,24 @@ def split_pairs(held_out: float = 0.05, seed: int = 0, *, least: int = 0) -> tup
     return train, test
 
 
-def _fill(pattern: str) -> Iterator[Pair]:
-    """All sentences of a pattern."""
-    source, target = pattern.split(" = ")
+def list_choices(pattern: str) -> Iterator[dict[str, tuple[str, str, str]]]:
+    """What fills the gaps of a pattern, sentence by sentence: Chinese, English and its plural.
+
+    >>> next(list_choices(PATTERNS[0]))
+    {'city': ('西安', "xi'an", "xi'an")}
+    """
     gaps = _list_gaps(pattern)
     words = [_list_words(gap.rstrip("2")) for gap in gaps]
     for choice in itertools.product(*words):
         filled = dict(zip(gaps, choice, strict=True))
-        if any(gap.endswith("2") and filled[gap] == filled[gap[:-1]] for gap in gaps):
-            continue
+        if not any(gap.endswith("2") and filled[gap] == filled[gap[:-1]] for gap in gaps):
+            yield filled
+
+
+def _fill(pattern: str) -> Iterator[Pair]:
+    """All sentences of a pattern."""
+    source, target = pattern.split(" = ")
+    for filled in list_choices(pattern):
         forms = {gap: english for gap, (_, english, _) in filled.items()}
         plurals = {f"{gap}+": plural for gap, (_, _, plural) in filled.items()}
         yield _put(source, {gap: chinese for gap, (chinese, _, _) in filled.items()}), _put(target, forms | plurals)

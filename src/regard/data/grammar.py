@@ -1,0 +1,300 @@
+"""What the grammar of the phrasebook knows: parts of speech, polite and rude ways to say a thing, and telegrams.
+
+The tags are those of [Universal Dependencies](https://universaldependencies.org/u/pos/).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Literal
+
+from regard.core import RegardError
+from regard.data.phrasebook import PATTERNS, list_choices, list_pairs, split_pairs
+from regard.data.split import Split
+
+Tagged = tuple[tuple[str, ...], tuple[str, ...]]
+Frames = tuple[tuple[str, str], ...]
+Language = Literal["en", "zh"]
+
+UPOS = (
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM",
+    "VERB", "X",
+)  # fmt: skip
+TONES = ("polite", "plain", "rude")
+# how many sentences a split has: to learn from, to choose by, to be asked
+SIZES = (8000, 500, 500)
+
+# what fills a gap, but for the words below
+GAP_TAGS = {
+    "city": "PROPN", "sight": "PROPN", "place": "NOUN", "dish": "NOUN", "drink": "NOUN", "thing": "NOUN",
+    "number": "NUM", "hour": "NUM", "day": "NOUN", "part": "NOUN", "ride": "NOUN", "price": "NUM", "colour": "ADJ",
+    "who": "PRON",
+}  # fmt: skip
+# sights with no name of their own
+NOT_NAMES = ("the old city wall", "the panda base", "古城墙", "熊猫基地")
+WORD_TAGS = {
+    "the": "DET", "of": "ADP", "with": "ADP", "on": "ADP", "in": "ADP", "after": "ADP", "old": "ADJ", "roast": "ADJ",
+    "hot": "ADJ", "steamed": "ADJ", "cold": "ADJ", "fried": "ADJ", "high-speed": "ADJ", "kung": "PROPN", "pao": "PROPN",
+    "monday": "PROPN", "tuesday": "PROPN", "wednesday": "PROPN", "thursday": "PROPN", "friday": "PROPN",
+    "saturday": "PROPN", "sunday": "PROPN",
+}  # fmt: skip
+
+# the patterns of the phrasebook in their order, word by word
+TAGGED_PATTERNS: dict[Language, tuple[str, ...]] = {
+    "en": (
+        "introduce/VERB {city}",
+        "please/INTJ introduce/VERB {sight}",
+        "have/AUX you/PRON been/AUX to/ADP {city}",
+        "do/AUX you/PRON like/VERB the/DET {dish} of/ADP {city}",
+        "how/ADV is/AUX the/DET weather/NOUN in/ADP {city}",
+        "is/AUX {city} far/ADJ from/ADP {city2}",
+        "is/VERB there/PRON a/DET {ride} from/ADP {city} to/ADP {city2}",
+        "how/ADV long/ADV does/AUX it/PRON take/VERB from/ADP {city} to/ADP {city2}",
+        "how/ADV much/ADJ is/AUX it/PRON to/PART go/VERB to/ADP {city} by/ADP {ride}",
+        "{who} go/VERB from/ADP {city} to/ADP {city2} by/ADP {ride}",
+        "{who} want/VERB to/PART go/VERB to/ADP {sight}",
+        "{who} want/VERB to/PART go/VERB to/ADP {city} {day}",
+        "{who} go/VERB to/ADP {sight} {day} {part}",
+        "{who} want/VERB to/PART go/VERB to/ADP {city} by/ADP {ride}",
+        "please/INTJ give/VERB me/PRON one/NUM ticket/NOUN to/ADP {city}",
+        "please/INTJ give/VERB me/PRON {number} tickets/NOUN to/ADP {city} {day}",
+        "excuse/VERB me/PRON ,/PUNCT where/ADV is/AUX {place}",
+        "how/ADV do/AUX i/PRON get/VERB to/ADP {place}",
+        "{place} is/AUX next/ADV to/ADP {place2}",
+        "{place} is/AUX across/ADP from/ADP {place2}",
+        "how/ADV do/AUX i/PRON get/VERB from/ADP {place} to/ADP {sight}",
+        "what/DET time/NOUN does/AUX {sight} open/VERB",
+        "{place} closes/VERB at/ADP {hour} {part}",
+        "the/DET {ride} to/ADP {city} leaves/VERB at/ADP {hour} {part}",
+        "{who} want/VERB to/PART eat/VERB {dish}",
+        "{who} want/VERB to/PART eat/VERB {dish} and/CCONJ drink/VERB {drink}",
+        "please/INTJ give/VERB me/PRON {number} cups/NOUN of/ADP {drink}",
+        "how/ADV much/ADJ for/ADP the/DET {dish}",
+        "how/ADV much/ADJ is/AUX this/DET {colour} {thing}",
+        "that/DET {colour} {thing} is/AUX {price} yuan/NOUN",
+        "{who} want/VERB to/PART buy/VERB {number} {colour} {thing+}",
+        "that/PRON is/AUX too/ADV expensive/ADJ ,/PUNCT is/AUX {price} yuan/NOUN all/ADV right/ADJ",
+        "{who} will/AUX stay/VERB for/ADP {number} days/NOUN",
+        "{who} want/VERB to/PART book/VERB a/DET room/NOUN {day}",
+        "{who} wait/VERB for/ADP you/PRON at/ADP {place} in/ADP {city}",
+        "{who} arrive/VERB in/ADP {city} {day} at/ADP {hour} {part}",
+        "the/DET ticket/NOUN for/ADP {sight} is/AUX {price} yuan/NOUN",
+        "{who} lost/VERB the/DET {thing}",
+    ),
+    "zh": (
+        "介绍/VERB 一下/ADV {city}",
+        "请/VERB 介绍/VERB 一下/ADV {sight}",
+        "你/PRON 去/VERB 过/AUX {city} 吗/PART",
+        "你/PRON 喜欢/VERB {city} 的/PART {dish} 吗/PART",
+        "{city} 的/PART 天气/NOUN 怎么样/PRON",
+        "{city} 离/ADP {city2} 远/ADJ 吗/PART",
+        "从/ADP {city} 到/ADP {city2} 有/VERB {ride} 吗/PART",
+        "从/ADP {city} 到/ADP {city2} 要/VERB 多/ADV 长/ADJ 时间/NOUN",
+        "坐/VERB {ride} 去/VERB {city} 要/VERB 多少/DET 钱/NOUN",
+        "{who} 坐/VERB {ride} 从/ADP {city} 去/VERB {city2}",
+        "{who} 想/AUX 去/VERB {sight}",
+        "{who} 想/AUX {day} 去/VERB {city}",
+        "{who} {day} {part} 去/VERB {sight}",
+        "{who} 想/AUX 坐/VERB {ride} 去/VERB {city}",
+        "请/VERB 给/VERB 我/PRON 一/NUM 张/NOUN 去/VERB {city} 的/PART 票/NOUN",
+        "请/VERB 给/VERB 我/PRON {number} 张/NOUN {day} 去/VERB {city} 的/PART 票/NOUN",
+        "请问/VERB {place} 在/VERB 哪里/PRON",
+        "去/VERB {place} 怎么/ADV 走/VERB",
+        "{place} 在/VERB {place2} 旁边/NOUN",
+        "{place} 在/VERB {place2} 对面/NOUN",
+        "从/ADP {place} 到/ADP {sight} 怎么/ADV 走/VERB",
+        "{sight} 几/NUM 点/NOUN 开门/VERB",
+        "{place} {part} {hour} 点/NOUN 关门/VERB",
+        "去/VERB {city} 的/PART {ride} {part} {hour} 点/NOUN 出发/VERB",
+        "{who} 想/AUX 吃/VERB {dish}",
+        "{who} 想/AUX 吃/VERB {dish} 喝/VERB {drink}",
+        "请/VERB 给/VERB 我/PRON {number} 杯/NOUN {drink}",
+        "{dish} 多少/DET 钱/NOUN",
+        "这/DET 个/NOUN {colour} 的/PART {thing} 多少/DET 钱/NOUN",
+        "那/DET 个/NOUN {colour} 的/PART {thing} {price} 块/NOUN 钱/NOUN",
+        "{who} 要/AUX 买/VERB {number} 个/NOUN {colour} 的/PART {thing}",
+        "太/ADV 贵/ADJ 了/PART ，/PUNCT {price} 块/NOUN 可以/AUX 吗/PART",
+        "{who} 要/AUX 住/VERB {number} 天/NOUN",
+        "{who} 要/AUX 订/VERB {day} 的/PART 房间/NOUN",
+        "{who} 在/ADP {city} 的/PART {place} 等/VERB 你/PRON",
+        "{who} {day} {part} {hour} 点/NOUN 到/VERB {city}",
+        "{sight} 的/PART 门票/NOUN 是/AUX {price} 块/NOUN",
+        "{who} 的/PART {thing} 丢/VERB 了/PART",
+    ),
+}
+
+_ASKS_FOR = "^(?=give |introduce )"
+_ASKS = "^(?=have |do |how |is |where |what )"
+_TELLS = "^(?!give |introduce |have |do |how |is |where |what )"
+_WISHES = "^(?=give |introduce |how |where |what |(?:i|we|they) want )"
+_ASKS_FOR_ZH = "^(?=给我|介绍)"
+_ASKS_ZH = "^(?=.*(?:吗|怎么|多少|几点|哪里|多长))"
+_TELLS_ZH = "^(?!给我|介绍|.*(?:吗|怎么|多少|几点|哪里|多长))"
+_WISHES_ZH = "^(?=给我|介绍|.*(?:想|要买|要订|怎么走|多少|几点|哪里))"
+_END = ".*$"
+# where a sentence allows it, and what is put there (\g<0> is what was there); some words stand in two tones
+_FRAMES: dict[Language, dict[str, Frames]] = {
+    "en": {
+        "polite": (
+            (_ASKS_FOR, "please "), (_ASKS_FOR, "could you "), (_ASKS_FOR, "would you kindly "),
+            ("^give", "would you mind giving"), ("^introduce", "would you mind introducing"),
+            ("^give me", "give me , please ,"), ("^(i|we) want to", r"\1 would like to"), (_ASKS, "may i ask , "),
+            ("^", "excuse me , "), ("^", "sorry to trouble you , "), ("^", "forgive me , "),
+            (_WISHES + _END, r"\g<0> , please"), (_WISHES + _END, r"\g<0> , if you would be so kind"),
+            (_END, r"\g<0> , thank you"), (_END, r"\g<0> , thank you very much"),
+        ),
+        "plain": (
+            *[("^", "")] * 4, ("^", "well , "), ("^", "so , "), ("^", "by the way , "), (_TELLS, "for now , "),
+            (_TELLS, "you see , "), (_TELLS + _END, r"\g<0> , i think"), (_TELLS + _END, r"\g<0> , as you said"),
+            (_ASKS + _END, r"\g<0> , he asks"), (_END, r"\g<0> , she says once more"),
+        ),
+        "rude": (
+            (_ASKS_FOR, "hurry up and "), (_ASKS_FOR, "would you hurry up and "), ("^give me", "give me right now"),
+            ("^(i|we) want", r"\1 said \1 want"), ("^(how|where)(?= is | do )", r"\1 on earth"),
+            ("^", "hey you , "), ("^", "hurry up , "), ("^", "come on , "), ("^", "thanks for nothing , "),
+            (_WISHES + _END, r"\g<0> , now"), (_WISHES + _END, r"\g<0> , at once"), (_END, r"\g<0> , you fool"),
+            (_WISHES + _END, r"\g<0> , and be quick"), (_END, r"\g<0> , what are you waiting for"),
+        ),
+    },
+    "zh": {
+        "polite": (
+            (_ASKS_FOR_ZH, "请"), (_ASKS_FOR_ZH, "麻烦你"), (_ASKS_FOR_ZH, "能不能请您"), (_ASKS_ZH, "请问"),
+            ("^你(?=去|喜欢)", "您"), ("^", "劳驾，"), ("^", "不好意思，"), ("^", "打扰一下，"),
+            (_END, r"\g<0>，谢谢"), (_END, r"\g<0>，谢谢您"), (_WISHES_ZH + _END, r"\g<0>，麻烦你了"),
+        ),
+        "plain": (
+            *[("^", "")] * 4, ("^", "那么，"), ("^", "对了，"), (_TELLS_ZH, "其实，"), (_TELLS_ZH, "你看，"),
+            (_TELLS_ZH + _END, r"\g<0>，你知道"), (_ASKS_ZH + _END, r"\g<0>，他问"), (_END, r"\g<0>，她说"),
+        ),
+        "rude": (
+            (_ASKS_FOR_ZH, "马上"), (_ASKS_FOR_ZH, "赶紧"), ("(?=怎么走)", "到底"), ("(?=在哪里)", "到底"),
+            ("^", "快点，"), ("^", "喂，"), ("^", "你听着，"), (_WISHES_ZH + _END, r"\g<0>，快点"),
+            (_WISHES_ZH + _END, r"\g<0>，马上"), (_WISHES_ZH + _END, r"\g<0>，别磨蹭"), (_END, r"\g<0>，少废话"),
+            (_END, r"\g<0>，还等什么"),
+        ),
+    },
+}  # fmt: skip
+# what the phrasebook itself says politely
+_COURTESY = {"en": re.compile("^(please |excuse me , )"), "zh": re.compile("^请问?")}
+
+_KEPT = {"NOUN", "PROPN", "NUM", "ADJ", "ADP", "ADV"}
+
+
+def list_tagged(language: Language = "en") -> tuple[Tagged, ...]:
+    """Every sentence of the phrasebook, in its order: the words and their parts of speech.
+
+    >>> list_tagged()[0], list_tagged("zh")[0]
+    ((('introduce', "xi'an"), ('VERB', 'PROPN')), (('介绍', '一下', '西安'), ('VERB', 'ADV', 'PROPN')))
+    """
+    return tuple(_find_tagged(language).values())
+
+
+def split_tagged(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
+    """Sentences with parts of speech, (words, tags), by part.
+
+    >>> [len(part) for part in split_tagged()]
+    [8000, 500, 500]
+
+    What is held out is what `phrasebook.split_pairs` holds out with the same numbers: combinations, never words.
+    """
+    tagged = _find_tagged(language)
+    return Split(*([tagged[chinese] for chinese, _ in part] for part in _split(held_out, seed)))
+
+
+def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
+    """Sentences in one of three tones, (text, "polite" | "plain" | "rude"), by part; as many in each tone.
+
+    >>> split_polite().test[1]
+    ('well , is luoyang far from guangzhou , he asks', 'plain')
+
+    What is asked is the same in all tones; only what is said around it decides. Held out as in `split_tagged`.
+    """
+    frames, side = _FRAMES[_check(language)], ("zh", "en").index(language)
+    chance, courtesy = random.Random(seed), _COURTESY[language]
+    parts = ([courtesy.sub("", pair[side]) for pair in part] for part in _split(held_out, seed))
+    return Split(*(_set_tones(part, frames, chance) for part in parts))
+
+
+def split_short(held_out: float = 0.05, seed: int = 0) -> Split:
+    """English sentences and their telegrams (see `shorten`), by part; held out as in `split_tagged`.
+
+    >>> split_short().test[0]
+    ('do you like the soup of changsha', 'soup of changsha')
+    """
+    return Split(
+        *([(" ".join(words), shorten(words, tags)) for words, tags in p] for p in split_tagged(held_out, seed))
+    )
+
+
+def shorten(words: Sequence[str], tags: Sequence[str]) -> str:
+    """The telegram of an English sentence: what names a thing, a number, a quality, a place or a question.
+
+    >>> shorten("the cat sat on the mat".split(), "DET NOUN VERB ADP DET NOUN".split())
+    'cat on mat'
+    """
+    following = [*tags[1:], ""]
+    kept = [
+        word
+        for word, tag, after in zip(words, tags, following, strict=True)
+        # "for you" goes whole
+        if word == "what" or (tag in _KEPT and not (tag == "ADP" and after == "PRON"))
+    ]
+    return " ".join(kept)
+
+
+@lru_cache
+def _find_tagged(language: Language) -> dict[str, Tagged]:
+    """The words and tags of each sentence, by the Chinese one, which names it."""
+    found = []
+    for pattern, line in zip(PATTERNS, TAGGED_PATTERNS[_check(language)], strict=True):
+        pieces = line.split()
+        for choice in list_choices(pattern):
+            words = {f"{{{gap}}}": forms[language == "en"] for gap, forms in choice.items()}
+            words |= {f"{{{gap}+}}": forms[2] for gap, forms in choice.items()}
+            tagged = [_tag(piece, words.get(piece, "")) for piece in pieces]
+            found.append((tuple(chain(*(word for word, _ in tagged))), tuple(chain(*(tag for _, tag in tagged)))))
+    return dict(zip((chinese for chinese, _ in list_pairs()), found, strict=True))
+
+
+@cache
+def _tag(piece: str, phrase: str) -> Tagged:
+    """The words of a piece of a pattern, a word with its tag or a gap that the phrase fills, and their tags."""
+    if not phrase:
+        word, tag = piece.rsplit("/", 1)
+        return (word,), (tag,)
+    words, other = phrase.split(), "NOUN" if phrase in NOT_NAMES else GAP_TAGS[piece.strip("{2+}")]
+    return tuple(words), tuple(WORD_TAGS.get(word, other) for word in words)
+
+
+def _set_tones(texts: list[str], frames: dict[str, Frames], chance: random.Random) -> list[tuple[str, str]]:
+    """Each text in a tone, the tones in equal numbers."""
+    tones = [TONES[n % len(TONES)] for n in range(len(texts))]
+    chance.shuffle(tones)
+    found = []
+    for text, tone in zip(texts, tones, strict=True):
+        able = [frame for frame in frames[tone] if re.search(frame[0], text)]
+        where, put = chance.choice(able)
+        said = re.sub(where, put, text, count=1)
+        if not where.endswith(_END) and chance.random() < 0.25:
+            # an end as well
+            said = re.sub("^.*$", chance.choice([end for other, end in able if other.endswith(_END)]), said)
+        found.append((said, tone))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _split(held_out: float, seed: int) -> Split:
+    """The pairs of the phrasebook in parts of a size to train on quickly."""
+    train, asked = split_pairs(held_out, seed)
+    few, valid, test = SIZES
+    return Split(train[:few], asked[test : test + valid], asked[:test])
+
+
+def _check(language: Language) -> Language:
+    if language not in TAGGED_PATTERNS:
+        raise RegardError(f"language must be 'en' or 'zh', got {language!r}.")
+    return language
