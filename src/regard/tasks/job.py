@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
+from regard.data.split import Split
 from regard.models.encoder import Config, Encoder
 from regard.tasks.corpus import Examples
 from regard.tasks.lexicon import Lexicon
@@ -86,6 +87,10 @@ class EncoderJob:
         """Whether <bos> stands before every text."""
         return self.changes.get("pooling") == "first"
 
+    def part(self) -> Split:
+        """The examples to learn from, to validate by, and for the test."""
+        return self.corpus.part()
+
     def choose_kind(self, texts: Sequence[Any]) -> str:
         """The kind of tokens, where it is left to the text."""
         raise NotImplementedError
@@ -108,7 +113,10 @@ class EncoderJob:
                     self.preset, lexicon.vocab_size, head=self.head, labels=tuple(labels), **options, **changes
                 )
                 return Encoder(config)
-            model = Encoder(replace(trunk.config, head=self.head, labels=tuple(labels), **changes))
+            made = replace(trunk.config, head=self.head, labels=tuple(labels), **{"has_next": False, **changes})
+            # what nothing asks would learn nothing, and processes would wait for its gradient
+            is_asked = made.head == "classes" or made.has_next
+            model = Encoder(replace(made, has_pooler=made.has_pooler and is_asked))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:100]
             raise RegardError(f"{self.model} cannot be made of these settings ({reason}): make it smaller.") from None

@@ -20,7 +20,7 @@ from regard.tasks.job import METRICS, EncoderJob
 from regard.tasks.lexicon import Encoded, Lexicon
 from regard.tasks.recipe import Machine
 from regard.tasks.run import Learning, train_run
-from regard.tasks.start import open_start
+from regard.tasks.start import prepare_reading
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -75,9 +75,13 @@ class LabelTask(Learning):
     def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
         return _compare(_ask(model, batch), batch.labels, self.job.label_smoothing)
 
+    def open_scores(self, device: torch.device) -> dict[str, Any]:
+        """What a validation measures besides the loss, each from 0 to 1."""
+        return open_scores(len(self.model.config.labels), device)
+
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
         rows = self._batch(self.valid, fabric.global_rank, fabric.world_size, shuffle=False)
-        scores = open_scores(len(self.model.config.labels), fabric.device)
+        scores = self.open_scores(fabric.device)
         sums = torch.zeros(2, dtype=torch.float64)
         for batch in rows.walk():
             here = batch.to(fabric.device)
@@ -90,22 +94,18 @@ class LabelTask(Learning):
 
 
 def train_labels(
-    job: EncoderJob, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
-) -> Standing:
+    job: EncoderJob, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False,
+    kind: type[LabelTask] = LabelTask,
+) -> Standing:  # fmt: skip
     """Train an encoder on labelled texts in a folder, or go on with the one that is there."""
 
     def prepare(folder: RunFolder) -> LabelTask:
-        parts = job.corpus.part()
+        parts = job.part()
         labels = list_labels(job, [*parts.train, *parts.valid])
-        trunk, lexicon = (None, None) if job.start is None else open_start(job.start)
-        if folder.is_begun():
-            framed = trunk.config.pooling == "first" if trunk is not None else job.is_framed
-            lexicon = Lexicon.load(folder.path, has_letters=job.has_letters, is_framed=framed)
-        elif lexicon is None:
-            lexicon = job.train_lexicon([text for text, _ in parts.train])
+        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in parts.train])
         torch.manual_seed(job.recipe.seed)
         model = job.build(lexicon, labels, trunk)
-        return LabelTask(job, model, lexicon, parts.train, parts.valid)
+        return kind(job, model, lexicon, parts.train, parts.valid)
 
     return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
 

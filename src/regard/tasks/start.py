@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -11,7 +13,9 @@ from regard.core import RegardError
 from regard.data.wordpiece import WordPiece
 from regard.models.encoder import Encoder
 from regard.models.pretrained import load_pretrained, read_config
+from regard.tasks.folder import RunFolder
 from regard.tasks.hugging import PREFIX
+from regard.tasks.job import EncoderJob
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.translator import find_device
 
@@ -27,6 +31,21 @@ def open_start(start: str) -> tuple[Encoder, Lexicon]:
     if not isinstance(model, Encoder):
         raise RegardError(f"{folder} is of a {type(model).__name__}, which is no encoder: name a run of pretrain.")
     return model, load_lexicon(folder, model)
+
+
+def prepare_reading(job: EncoderJob, folder: RunFolder, texts: Sequence[Any]) -> tuple[Encoder | None, Lexicon]:
+    """What a job begins from, if anything, and how it reads: as the run in the folder did, as its start, or anew."""
+    trunk, lexicon = (None, None) if job.start is None else open_start(job.start)
+    has_letters, is_framed = job.has_letters, job.is_framed
+    if trunk is not None:
+        has_letters = trunk.config.num_characters > 0
+        is_framed = job.changes.get("pooling", trunk.config.pooling) == "first"
+    if folder.is_begun():
+        lexicon = Lexicon.load(folder.path, has_letters=has_letters)
+    elif lexicon is None:
+        lexicon = job.train_lexicon(texts)
+    lexicon.is_framed = is_framed
+    return trunk, lexicon
 
 
 def load_lexicon(folder: pathlib.Path, model: Encoder) -> Lexicon:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +87,8 @@ class Job:
     label_smoothing: float = 0.1
     metric: str = "loss"
 
+    task: ClassVar[str] = "translate"
+
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
@@ -138,7 +140,7 @@ class TranslateTask(Learning):
         """What decides the run, the data itself by its digest."""
         digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         has_own = self.translator.target_tokenizer is not self.translator.source_tokenizer
-        return {"task": "translate", **asdict(self.job), "data_digest": digest, "has_target_tokenizer": has_own}
+        return {"task": self.job.task, **asdict(self.job), "data_digest": digest, "has_target_tokenizer": has_own}
 
     def write_files(self, folder: RunFolder) -> None:
         source, target = self.translator.source_tokenizer, self.translator.target_tokenizer
