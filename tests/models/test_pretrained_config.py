@@ -38,6 +38,7 @@ def entry(**changes: Any) -> Breaking:
     return make
 
 
+LOADS = "regard loads regard-encoder, regard-seq2seq, regard-transformer."
 AGAIN = "restore it, or save the model again."
 CONFIG: dict[str, tuple[str, Breaking]] = {
     "missing": ("is not there: name a folder that a run or save_pretrained wrote.", lambda file: file.unlink()),
@@ -57,12 +58,12 @@ CONFIG: dict[str, tuple[str, Breaking]] = {
     "NaN": (f"is not JSON (NaN is not JSON): {AGAIN}", entry(dropout=float("nan"))),
     "list": (f"is a list, not an object of keys: {AGAIN}", write("[1]")),
     "foreign": (
-        "has the model_type 'marian': regard loads regard-encoder, regard-seq2seq, regard-transformer.",
+        f"has the model_type 'marian': {LOADS}",
         write('{"model_type": "marian"}'),
     ),
-    "no type": ("has the model_type None: regard loads regard-encoder, regard-seq2seq, regard-transformer.", write("{}")),
+    "no type": (f"has the model_type None: {LOADS}", write("{}")),
     "odd type": (
-        "has the model_type ['x']: regard loads regard-encoder, regard-seq2seq, regard-transformer.", entry(model_type=["x"]),
+        f"has the model_type ['x']: {LOADS}", entry(model_type=["x"]),
     ),
     "newer": ("has regard_format 2, this regard reads up to 1: install a newer regard.", entry(regard_format=2)),
     "no format": (f"has no regard_format that counts from 1, but None: {AGAIN}", entry(regard_format=...)),

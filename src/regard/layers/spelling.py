@@ -43,6 +43,8 @@ class Spelling(nn.Module):
         for name, size in {**sizes, "num_filters": num_filters}.items():
             check_count(self, name, size)
         check_rate(self, dropout)
+        if not kernel_sizes:
+            raise RegardError(f"Spelling kernel_sizes must name at least one, got {kernel_sizes}.")
         for size in kernel_sizes:
             check_kernel(self, size)
         self.num_characters, self.num_hiddens = num_characters, num_hiddens

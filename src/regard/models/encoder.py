@@ -15,6 +15,7 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.layers.blocks import ACTIVATIONS, EncoderBlock, PositionWiseFFN
 from regard.layers.convolved import ConvLayers
+from regard.layers.inputs import check_rows
 from regard.layers.padding import clear_padding, find_valid
 from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
@@ -148,6 +149,7 @@ class Encoder(Pretrained):
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch num_hiddens"]:  # fmt: skip
         """One vector for each sequence, by `config.pooling`; of none at all zeros, before the pooler."""
+        check_rows(self, hidden, "hidden", "num_hiddens", self.config.num_hiddens)
         return self._pool(hidden, find_valid(self, hidden, valid_lens, mask))
 
     def read_out(
@@ -155,6 +157,7 @@ class Encoder(Pretrained):
         mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """What the head says of hidden states."""
+        check_rows(self, hidden, "hidden", "num_hiddens", self.config.num_hiddens)
         return self._read_out(hidden, find_valid(self, hidden, valid_lens, mask))
 
     def predict_words(self, hidden: Float[Tensor, "*positions num_hiddens"]) -> Float[Tensor, "*positions vocab"]:
