@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.data import PAD
-from regard.data.batches import Batches
-from regard.data.rows import Labelled, Masked, Rows
+from regard.data import PAD, Batches, Labelled, Masked, Rows
 
 RNG = random.Random(2)
 SEQUENCES = [[RNG.randrange(4, 60) for _ in range(RNG.randrange(1, 30))] for _ in range(307)]
@@ -135,11 +133,16 @@ def test_masks_go_on_where_they_were():
     assert not torch.equal(first.labels, second.labels)
 
 
-def test_processes_hide_in_their_own_ways():
-    left, right = (next(mask(rank=rank, world_size=2, shuffle=False).walk()) for rank in range(2))
-    assert not set(left.numbers.tolist()) & set(right.numbers.tolist())
-    n = min(left.ids.shape[1], right.ids.shape[1])
-    assert not torch.equal(left.labels[:, :n] == -100, right.labels[:, :n] == -100)
+def test_every_batch_epoch_process_and_seed_hides_in_its_own_way():
+    def hide(epoch: int = 0, **options: int) -> list[str]:
+        # all of one shape, so that the same draw would hide the same places
+        rows = Rows([[7] * 20] * 64, batch_size=8, shuffle=False, **options)
+        return [str((batch.labels == -100).tolist()) for batch in Masked(rows, mask_id=60, vocab_size=60).walk(epoch)]
+
+    ways = [*hide(), *hide(epoch=1), *hide(seed=1), *hide(rank=0, world_size=2), *hide(rank=1, world_size=2)]
+    # the first of two processes draws for its half what a single one draws for its first batches
+    assert len(ways) == 8 * 3 + 4 * 2
+    assert len(set(ways)) == len(ways) - 4
 
 
 MESSAGES = {

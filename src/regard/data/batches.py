@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.buckets import Buckets, Ids
-from regard.data.buckets import pad as pad
+from regard.data.buckets import Buckets, Ids, pad
 from regard.data.tokens import BOS, EOS
 
 

@@ -16,7 +16,7 @@ from regard.core import RegardError
 from regard.data.phrasebook import PATTERNS, list_choices, list_pairs, split_pairs
 from regard.data.split import Split
 
-Tagged = tuple[tuple[str, ...], tuple[str, ...]]
+Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 Frames = tuple[tuple[str, str], ...]
 Language = Literal["en", "zh"]
 
@@ -184,7 +184,7 @@ _COURTESY = {"en": re.compile("^(please |excuse me , )"), "zh": re.compile("^请
 _KEPT = {"NOUN", "PROPN", "NUM", "ADJ", "ADP", "ADV"}
 
 
-def list_tagged(language: Language = "en") -> tuple[Tagged, ...]:
+def list_tagged(language: Language = "en") -> tuple[Sentence, ...]:
     """Every sentence of the phrasebook, in its order: the words and their parts of speech.
 
     >>> list_tagged()[0], list_tagged("zh")[0]
@@ -247,7 +247,7 @@ def shorten(words: Sequence[str], tags: Sequence[str]) -> str:
 
 
 @lru_cache
-def _find_tagged(language: Language) -> dict[str, Tagged]:
+def _find_tagged(language: Language) -> dict[str, Sentence]:
     """The words and tags of each sentence, by the Chinese one, which names it."""
     found = []
     for pattern, line in zip(PATTERNS, TAGGED_PATTERNS[_check(language)], strict=True):
@@ -261,7 +261,7 @@ def _find_tagged(language: Language) -> dict[str, Tagged]:
 
 
 @cache
-def _tag(piece: str, phrase: str) -> Tagged:
+def _tag(piece: str, phrase: str) -> Sentence:
     """The words of a piece of a pattern, a word with its tag or a gap that the phrase fills, and their tags."""
     if not phrase:
         word, tag = piece.rsplit("/", 1)
