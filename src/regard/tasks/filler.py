@@ -1,0 +1,109 @@
+"""A pre-trained encoder at its own game: words for the blanks of a text."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from regard.core import RegardError
+from regard.models.encoder import Encoder
+from regard.tasks.hugging import PREFIX
+from regard.tasks.label import open_rows
+from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.start import find_limit, load_labeller, open_start
+from regard.tasks.translator import find_device
+
+BLANK = re.compile(r"_{3,}|<mask>|\[MASK\]")
+# stands in a blank while the text is cut: a word for any tokenizer
+STAND_IN = "x"
+
+
+class Guess(NamedTuple):
+    """A word, or what the tokenizer has for one, and its probability."""
+
+    word: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with the best word in each blank; `guesses` has the best ones for each."""
+
+    source: str
+    text: str
+    guesses: tuple[tuple[Guess, ...], ...] = field(repr=False)
+
+
+class Filler:
+    """A model that guesses words, with how it reads.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train(["the cat sat on the mat"], "words")
+    >>> model = Encoder(Config.preset("tiny", lexicon.vocab_size, head="words")).eval()
+    >>> found = Filler(model, lexicon).fill("the ___ sat on the ___", top=2)
+    >>> len(found.guesses), [len(guesses) for guesses in found.guesses]
+    (2, [2, 2])
+    """
+
+    def __init__(self, model: Encoder, lexicon: Lexicon, max_length: int | None = None) -> None:
+        self.model, self.lexicon, self.max_length = model, lexicon, max_length
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Filler:
+        """That of a run of pretrain, or of hf:FOLDER with a BERT that guesses words."""
+        name, place = os.fspath(folder), pathlib.Path(folder)
+        if not name.startswith(PREFIX):
+            model, lexicon = load_labeller(place, "words", device)
+            return cls(model, lexicon, find_limit(place, model))
+        model, lexicon = open_start(name)
+        if model.config.head != "words":
+            raise RegardError(f"{name} has no head that guesses words: name a BERT for pre-training or masked words.")
+        return cls(model.to(find_device(device)).eval(), lexicon, model.config.max_len)
+
+    @torch.no_grad()
+    def fill(self, text: str, top: int = 5) -> Filled:
+        """The `top` best words for each blank, which is ___, <mask> or [MASK]: one token, the others unknown."""
+        if top < 1:
+            raise RegardError(f"top must be at least 1, got {top}.")
+        if not BLANK.search(text):
+            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be guessed.")
+        encoded, places = self._hide(text)
+        (batch,) = open_rows([encoded], batch_size=1).walk()
+        batch = batch.to(next(self.model.parameters()).device)
+        hidden = self.model.encode(batch.ids, batch.lengths, spelling=batch.spelling)
+        logits = self.model.predict_words(hidden[0, places]).float()
+        logits[:, sorted(self.lexicon.special)] = -torch.inf
+        best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(self.lexicon.special)))
+        guesses = []
+        for scores, ids in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            words = self.lexicon.tokenizer.list_tokens(ids)
+            guesses.append(tuple(Guess(word.strip(), score) for word, score in zip(words, scores, strict=True)))
+        chosen = iter([found[0].word.removeprefix("##") for found in guesses])
+        return Filled(text, BLANK.sub(lambda _: next(chosen), text), tuple(guesses))
+
+    def _hide(self, text: str) -> tuple[Encoded, list[int]]:
+        """The text with <mask> for what stands in each blank, and where these are."""
+        pieces = BLANK.split(text)
+        blanks, full = [], pieces[0]
+        for piece in pieces[1:]:
+            blanks.append(len(full))
+            full += STAND_IN + piece
+        (one,) = self.lexicon.encode_texts([full])
+        if self.max_length is not None and len(one.ids) > self.max_length:
+            raise RegardError(f"the text has {len(one.ids)} tokens, the model reads {self.max_length}: shorten it.")
+        # the frame's tokens stand for nothing of the text
+        before = self.lexicon.frame([-1]).index(-1)
+        spans = enumerate(self.lexicon.tokenizer.list_spans(full), before)
+        inside = {n: [x for x in blanks if start <= x < stop] for n, (start, stop) in spans}
+        hidden = [number for number, found in inside.items() if found]
+        ids, letters = list(one.ids), None if one.letters is None else list(one.letters)
+        for number in hidden:
+            ids[number] = self.lexicon.mask_id
+            if letters is not None:
+                letters[number] = []
+        return Encoded(ids, letters), [number for number in hidden for _ in inside[number]]
