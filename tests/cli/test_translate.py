@@ -294,7 +294,7 @@ def test_a_bar_is_shown_on_a_terminal(command, run_folder, monkeypatch):
         shown.append(total)
         return real(title, total)
 
-    monkeypatch.setattr("regard.cli.translate.show_progress", spy)
+    monkeypatch.setattr("regard.cli.asking.show_progress", spy)
     status, out, err = command("translate", run_folder, *["西安"] * 70, *QUICK)
     assert (status, out.count("\n"), shown) == (0, 70, [70])
     assert "translating" in err

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import demo, evaluate, look, train, translate
+from regard.cli import classify, demo, evaluate, look, tag, train_classify, train_tag, train_translate, translate
 
 # plain text, not panels: the same on a terminal, in a pipe and in a file
 app = typer.Typer(
@@ -34,8 +34,12 @@ def add(command: Callable[..., None], examples: str, to: Any = app, *, needs_mor
 
 add(demo.demo, demo.EXAMPLES, needs_more=False)
 app.add_typer(training, name="train")
-add(train.translate, train.EXAMPLES, training)
+add(train_translate.translate, train_translate.EXAMPLES, training)
+add(train_tag.tag, train_tag.EXAMPLES, training)
+add(train_classify.classify, train_classify.EXAMPLES, training)
 add(translate.translate, translate.EXAMPLES)
+add(tag.tag, tag.EXAMPLES)
+add(classify.classify, classify.EXAMPLES)
 add(evaluate.evaluate, evaluate.EXAMPLES)
 add(look.look, look.EXAMPLES)
 
@@ -53,7 +57,7 @@ def begin(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Attention models for translation: train, use, and look into them."""
+    """Attention models of text: train, use, and look into them."""
 
 
 app.callback()(begin)

@@ -1,10 +1,12 @@
-"""The options that name sentence pairs, shared by commands."""
+"""The options that name sentence pairs and labelled texts, shared by commands."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+
+from regard.cli.options import Some
 
 Data = Annotated[
     list[str] | None,
@@ -17,6 +19,13 @@ Columns = Annotated[str, typer.Option(metavar="M,N", help="Of a TSV: source and 
 Keys = Annotated[str, typer.Option(metavar="A,B", help="Of JSONL: source and target.")]
 Swap = Annotated[bool, typer.Option("--swap", help="Take the target for the source.")]
 Member = Annotated[str | None, typer.Option(metavar="NAME", help="Of a .zip: the file in it.")]
+LabelColumns = Annotated[
+    str | None,
+    Some(
+        "M,N", "Of TSV and CSV: text and label, counted from 1 or by their names.  [default: by the first row, or 1,2]"
+    ),
+]
+LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Of JSONL: text and label.")]
 
 
 def read_columns(given: str) -> tuple[int, int]:
@@ -25,6 +34,20 @@ def read_columns(given: str) -> tuple[int, int]:
     if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
         raise typer.BadParameter(f"--columns must be two numbers counted from 1, as 1,2, got {given!r}")
     return int(first) - 1, int(second) - 1
+
+
+def read_label_columns(given: str | None) -> tuple[int | str, int | str] | None:
+    """Two columns, by name or counted from 0."""
+    if given is None:
+        return None
+    first, second = read_two("--columns", given)
+    if "0" in (first, second):
+        raise typer.BadParameter(f"--columns must be two names, or numbers counted from 1, got {given!r}")
+    return _read_column(first), _read_column(second)
+
+
+def _read_column(given: str) -> int | str:
+    return int(given) - 1 if given.isdecimal() else given
 
 
 def read_two(name: str, given: str) -> tuple[str, str]:

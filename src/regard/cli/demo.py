@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.files import name_program
-from regard.cli.train import close, hush
+from regard.cli.training import close, hush
 
 EXAMPLES = """\
   regard demo
@@ -47,7 +47,7 @@ def demo(
     if was_there:
         print(f"A trained translator was in {out} already: nothing is trained again.")
     if standing.ended.startswith("SIG"):
-        raise typer.Exit(close(standing, out, is_shown=True))
+        raise typer.Exit(close(standing, out, "", is_shown=True))
     translator, start = Translator.load(out, "cpu"), time.monotonic()
     asked = list(open_pairs(["phrasebook"]))
     scores, found = evaluate(translator, asked, beam=1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.files import check_place, read_lines, read_stream, show_progress, write_lines
+from regard.cli import asking
+from regard.cli.files import check_place
 
 if TYPE_CHECKING:
     from regard.tasks.translator import Translation, Translator
@@ -22,15 +24,10 @@ EXAMPLES = """\
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(help="Sentences; without any, stdin is read, one a line."),
-    ] = None,
-    input: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Read sentences from a file, one a line, plain or .gz.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, whole or not at all.")] = None,
+    run: asking.Run,
+    text: asking.Text = None,
+    input: asking.Input = None,
+    output: asking.Output = None,
     beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow; 1 is greedy.")] = 5,
     alpha: Annotated[float, typer.Option(metavar="X", min=0, help="Length penalty of the beam.")] = 0.6,
     max_len: Annotated[
@@ -47,9 +44,9 @@ def translate(
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, max=2**63 - 1, help="With --sample: draw the same again.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")] = 64,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    batch_size: asking.BatchSize = 64,
+    device: asking.Device = "auto",
+    as_json: asking.AsJson = False,
     look: Annotated[
         Path | None,
         typer.Option(
@@ -68,14 +65,12 @@ def translate(
 
     A translation a line goes to stdout, whatever else is said to stderr.
     """
-    if text and input is not None:
-        raise typer.BadParameter("give sentences or --input, not both")
+    asking.check_asked(text, input, output)
     for name, value in (("--temperature", temperature), ("--top-k", top_k), ("--seed", seed)):
         if value is not None and not sample:
             raise typer.BadParameter(f"{name} is for drawing words, add --sample")
     if layer is not None and look is None:
         raise typer.BadParameter("--layer is for pictures, add --look attention.png")
-    check_place("--output", output)
     check_place("--look", look)
     is_page = look is not None and look.suffix.lower() == ".html"
     if is_page and layer is not None:
@@ -92,24 +87,11 @@ def translate(
     if sample:
         options |= {"temperature": 1.0 if temperature is None else temperature, "top_k": top_k, "seed": seed}
     # what is given is read before the model: a wrong name shows at once
-    is_asked = not text and input is None
-    is_typed = is_asked and sys.stdin.isatty() and output is None and look is None
-    lines = [] if is_typed else list(text or (read_stream() if input is None else read_lines(input)))
+    lines = asking.read_asked(text, input, is_typed=output is None and look is None)
+    asking.check_task(run, "translate")
     translator = Translator.load(run, device)
-    if is_typed:
-        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
-        for line in read_stream():
-            found = translator.translate([line], **options)
-            _print(found, as_json)
-            _name_unknown(found)
-        return
-    with show_progress("translating", len(lines)) as on_progress:
-        found = translator.translate(lines, **options, on_progress=on_progress)
-    if output is None:
-        _print(found, as_json)
-    else:
-        write_lines(output, _list_lines(found, as_json))
-    _name_unknown(found)
+    ask, write = partial(translator.translate, **options), partial(_list_lines, as_json=as_json)
+    found = asking.answer(lines, ask, write, asking.name_unknown, title="translating", output=output)
     if look is not None:
         _draw(found, look, translator if is_page else None)
 
@@ -125,24 +107,6 @@ def _list_lines(found: Sequence[Translation], as_json: bool) -> Iterator[str]:
             row |= {"source_tokens": said.source_tokens, "target_tokens": said.target_tokens}
             row["weights"] = [[round(x, 6) for x in line] for line in said.weights.tolist()]
         yield json.dumps(row, ensure_ascii=False)
-
-
-def _print(found: Sequence[Translation], as_json: bool) -> None:
-    for line in _list_lines(found, as_json):
-        print(line)
-    sys.stdout.flush()
-
-
-def _name_unknown(found: Sequence[Translation]) -> None:
-    """Say which sentences hold what the run never saw."""
-    unknown = [number for number, said in enumerate(found, 1) if said.unknown]
-    if not unknown:
-        return
-    if len(unknown) > 1:
-        which = f"{len(unknown)} sentences (the first is sentence {unknown[0]})"
-    else:
-        which = "the sentence" if len(found) == 1 else f"sentence {unknown[0]}"
-    print(f"Parts of {which} are unknown to this run.", file=sys.stderr)
 
 
 def _draw(found: Sequence[Translation], look: Path, translator: Translator | None) -> None:

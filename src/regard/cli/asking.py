@@ -1,0 +1,116 @@
+"""What commands that ask a trained run share: where texts come from, where answers go, what is said of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from regard.cli.files import check_place, name_program, read_lines, read_stream, show_progress, write_lines
+
+Answer = TypeVar("Answer")
+
+Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
+Text = Annotated[list[str] | None, typer.Argument(help="Sentences; without any, stdin is read, one a line.")]
+Input = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read sentences from a file, one a line, plain or .gz.")
+]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, whole or not at all.")]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+# what a run of each task does, and the command for it
+USES = {
+    "translate": ("translates", "translate"),
+    "tag": ("tags words", "tag"),
+    "classify": ("labels texts", "classify"),
+    "summarize": ("shortens sentences", "summarize"),
+    "pretrain": ("fills in words", "fill"),
+}
+
+
+def check_asked(text: list[str] | None, input: Path | None, output: Path | None) -> None:
+    """Complain of what cannot be asked or written before there is work to lose."""
+    if text and input is not None:
+        raise typer.BadParameter("give sentences or --input, not both")
+    check_place("--output", output)
+
+
+def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
+    """The sentences that are given; None where someone sits there to type them, if `is_typed` may be."""
+    if not text and input is None and is_typed and sys.stdin.isatty():
+        return None
+    return list(text or (read_stream() if input is None else read_lines(input)))
+
+
+def find_task(run: Path) -> str | None:
+    """What the run in a folder was trained for; None where it does not say."""
+    from regard.models.pretrained import read_config
+
+    task = read_config(run).get("training", {}).get("task")
+    return task if isinstance(task, str) else None
+
+
+def check_task(run: Path, *tasks: str) -> None:
+    """Complain of a run that another command is for."""
+    from regard.core import RegardError
+
+    task = find_task(run)
+    if task not in (None, *tasks) and task in USES:
+        does, command = USES[task]
+        raise RegardError(f"{run} {does}: use {name_program()} {command}.")
+
+
+def answer(
+    lines: list[str] | None,
+    ask: Callable[..., list[Answer]],
+    write: Callable[[Sequence[Answer]], Iterable[str]],
+    note: Callable[[Sequence[Answer]], None],
+    *,
+    title: str,
+    output: Path | None = None,
+) -> list[Answer]:
+    """Ask for all lines at once and write the answers, or for each one as it is typed; then say what is to be noted."""
+    if lines is None:
+        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+        for line in read_stream():
+            found = ask([line])
+            _print(write(found))
+            note(found)
+        return []
+    with show_progress(title, len(lines)) as on_progress:
+        found = ask(lines, on_progress=on_progress)
+    if output is None:
+        _print(write(found))
+    else:
+        write_lines(output, write(found))
+    note(found)
+    return found
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
+
+
+def name_unknown(found: Sequence[Any]) -> None:
+    """Say which sentences hold what the run never saw."""
+    unknown = [number for number, one in enumerate(found, 1) if one.unknown]
+    if unknown:
+        print(f"Parts of {name_some(unknown, len(found))} are unknown to this run.", file=sys.stderr)
+
+
+def name_some(numbers: Sequence[int], total: int) -> str:
+    """Sentences by their numbers, in words.
+
+    >>> name_some([2], 3), name_some([1], 1), name_some([2, 3], 3)
+    ('sentence 2', 'the sentence', '2 sentences (the first is sentence 2)')
+    """
+    if len(numbers) > 1:
+        return f"{len(numbers)} sentences (the first is sentence {numbers[0]})"
+    return "the sentence" if total == 1 else f"sentence {numbers[0]}"

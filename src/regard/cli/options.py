@@ -1,0 +1,77 @@
+"""Options that several commands share, kept as the fields of dataclasses."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+import typer
+
+
+def Some(metavar: str, help: str, *names: str, **limits: Any) -> Any:  # noqa: N802
+    """An option whose default hangs on others."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, **limits)
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Show the fields of a command's dataclasses as options in their place; it is called with the dataclasses.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Size:
+    ...     width: int = 3
+    >>> def draw(name: str, size: Size) -> None:
+    ...     print(name, size)
+    >>> spread(draw)(name="box", width=5)
+    box Size(width=5)
+    >>> list(inspect.signature(spread(draw)).parameters)
+    ['name', 'width']
+    """
+    shown, groups = [], {}
+    hints = get_type_hints(command, include_extras=True)
+    for name, given in inspect.signature(command).parameters.items():
+        kind: Any = hints[name]
+        if is_dataclass(kind):
+            inner = groups[name] = get_type_hints(kind, include_extras=True)
+            shown += [_show(field.name, field.default, inner[field.name]) for field in fields(kind)]
+        else:
+            shown.append(_show(name, given.default, kind))
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        for name, inner in groups.items():
+            given[name] = hints[name](**{field: given.pop(field) for field in inner})
+        command(**given)
+
+    # what typer reads
+    call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    call.__annotations__ = {option.name: option.annotation for option in shown}
+    return call
+
+
+def _show(name: str, default: Any, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def drop_none(entries: dict[str, Any]) -> dict[str, Any]:
+    """What was given."""
+    return {name: value for name, value in entries.items() if value is not None}
+
+
+def read_changes(given: list[str] | None) -> dict[str, Any]:
+    """Each KEY=VALUE as a setting: a number, true, false, null or a word."""
+    return dict(_read_change(text) for text in given or [])
+
+
+def _read_change(text: str) -> tuple[str, Any]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise typer.BadParameter(f"--set must be KEY=VALUE, got {text!r}")
+    try:
+        return key.strip(), json.loads(value)
+    except (ValueError, RecursionError):
+        return key.strip(), value.strip()

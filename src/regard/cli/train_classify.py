@@ -1,0 +1,48 @@
+"""`regard train classify`: from labelled texts to a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from regard.cli.corpus import LabelColumns, LabelKeys, read_label_columns, read_two
+from regard.cli.encoder import Encoding, Metric, Texts
+from regard.cli.options import Some, drop_none, spread
+from regard.cli.training import Out, Training
+
+EXAMPLES = """\
+  regard train classify --out runs/tone
+  regard train classify --data train.tsv --columns 2,1 --valid dev.tsv --out runs/sst
+  regard train classify --data reviews.csv --columns review,label --pooling hard --out runs/reviews
+  regard train classify --data train.tsv --from hf:models/minilm --out runs/bert"""
+
+
+@spread
+def classify(
+    *,
+    out: Out,
+    texts: Texts,
+    columns: LabelColumns = None,
+    keys: LabelKeys = "text,label",
+    encoding: Encoding,
+    pooling: Annotated[
+        str | None,
+        Some("NAME", "How a text becomes one vector: soft, hard, mean, max or first.  [default: by the task]"),
+    ] = None,
+    metric: Metric = None,
+    training: Training,
+) -> None:
+    """Train a classifier, one label a text, or go on with one.
+
+    Reads TSV, CSV and JSONL (.gz, too), and folders with a folder of .txt files for each label. Without --data it
+    learns how polite the sentences of the embedded phrasebook are. Stop it at any moment: the same command goes on, and
+    comes to the same end.
+    """
+    chosen, named = read_label_columns(columns), read_two("--keys", keys)
+    given = encoding.read(pooling=pooling)
+
+    from regard.tasks.classify import ClassifyJob, LabelledCorpus
+    from regard.tasks.label import train_labels
+
+    corpus = LabelledCorpus(columns=chosen, keys=named, **texts.settings)
+    job = ClassifyJob.default(recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
+    training.run(train_labels, job, out, 'classify {run} "a sentence"')
