@@ -263,3 +263,16 @@ def test_every_attention_is_seen(how):
     assert [tuple(x.shape) for x in weights["encoder"]] == [(4, 3, 7, 7)] * 2
     assert weights["pooling"][0].shape == (4, 1, 7)
     assert build(kind="gru", head="tags").attention_weights == {"encoder": (), "pooling": ()}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("head", ["tags", "classes"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_says_the_same(kind, head):
+    model, inputs = build(kind=kind, head=head, word_dropout=0.5, **RICH), draw_inputs(**RICH)
+    for which in ({"valid_lens": LENS}, {"mask": VALID.flip(1)}):
+        expected = model.cpu()(**inputs, **which)
+        there = {name: x.to("cuda") for name, x in {**inputs, **which}.items()}
+        assert_same(model.to("cuda")(**there).cpu(), expected, 1e-10)
+        model.train()(**there).sum().backward()
+        model.eval()

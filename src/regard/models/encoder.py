@@ -249,6 +249,7 @@ class Encoder(Pretrained):
         if mask is not None and valid is not None:
             order = (~valid).long().argsort(dim=1, stable=True)
             X, back, valid_lens = _take(X, order), order.argsort(dim=1), valid.sum(1)
+            vouch(valid_lens, 0, X.shape[1])
         for layer in self.layers:
             X = layer(X, valid_lens)
         X = clear_padding(self.norm(X if back is None else _take(X, back)), valid)
