@@ -259,8 +259,16 @@ def test_other_places_and_masks_are_refused(transformers, tmp_path):
     with pytest.raises(RegardError, match="device 'tpu' cannot be used"):
         Bert.from_pretrained(tmp_path, device="tpu")
     model = Bert.from_pretrained(tmp_path)
-    for mask in (torch.ones(3, 6), torch.ones(3, 7), [[1] * 7] * 3):
-        with pytest.raises(RegardError, match=r"attention_mask must be of 0 and 1 and of shape \(3, 7\)"):
+    rule = "Bert attention_mask must be of 0 and 1 and of shape (3, 7), got float32 of shape (3, 6)."
+    for mask, line in (
+        (torch.ones(3, 6), rule),
+        (torch.ones(3, 7), rule.replace("(3, 6)", "(3, 7)")),
+        ([[1] * 7] * 3, rule.replace("float32 of shape (3, 6)", "list")),
+        (
+            torch.full((3, 7), -10000),
+            "Bert attention_mask must be of 0 and 1, other numbers are in it: add no biases here.",
+        ),
+    ):
+        with pytest.raises(RegardError) as error:
             model(IDS, mask)
-    with pytest.raises(RegardError, match="attention_mask must be of 0 and 1, other numbers are in it"):
-        model(IDS, torch.full((3, 7), -10000))
+        assert str(error.value) == line
