@@ -135,7 +135,8 @@ class Lexicon:
                 starts.append(starts[-1] + len(piece))
             letters = None if self.letters is None else [self._known[word][1] for word in words]
             if letters is not None:
-                letters = [*[[]] * before, *letters]
+                # the frame, and what there is in an empty sentence, has no letters
+                letters = [*[[]] * (len(ids) - len(letters)), *letters]
             found.append(Encoded(ids, letters, starts if words else []))
         return found
 
