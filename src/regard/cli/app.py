@@ -11,7 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import classify, demo, evaluate, look, tag, train_classify, train_tag, train_translate, translate
+from regard.cli import (
+    classify,
+    demo,
+    evaluate,
+    fill,
+    look,
+    summarize,
+    tag,
+    train_classify,
+    train_pretrain,
+    train_summarize,
+    train_tag,
+    train_translate,
+    translate,
+)
 
 # plain text, not panels: the same on a terminal, in a pipe and in a file
 app = typer.Typer(
@@ -37,9 +51,13 @@ app.add_typer(training, name="train")
 add(train_translate.translate, train_translate.EXAMPLES, training)
 add(train_tag.tag, train_tag.EXAMPLES, training)
 add(train_classify.classify, train_classify.EXAMPLES, training)
+add(train_summarize.summarize, train_summarize.EXAMPLES, training)
+add(train_pretrain.pretrain, train_pretrain.EXAMPLES, training)
 add(translate.translate, translate.EXAMPLES)
 add(tag.tag, tag.EXAMPLES)
 add(classify.classify, classify.EXAMPLES)
+add(summarize.summarize, summarize.EXAMPLES)
+add(fill.fill, fill.EXAMPLES)
 add(evaluate.evaluate, evaluate.EXAMPLES)
 add(look.look, look.EXAMPLES)
 

@@ -47,21 +47,21 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
     return list(text or (read_stream() if input is None else read_lines(input)))
 
 
-def find_task(run: Path) -> str | None:
+def find_task(run: str | Path) -> str | None:
     """What the run in a folder was trained for; None where it does not say."""
     from regard.models.pretrained import read_config
 
-    task = read_config(run).get("training", {}).get("task")
+    task = read_config(Path(run)).get("training", {}).get("task")
     return task if isinstance(task, str) else None
 
 
-def check_task(run: Path, *tasks: str) -> None:
+def check_task(run: str | Path, task: str) -> None:
     """Complain of a run that another command is for."""
     from regard.core import RegardError
 
-    task = find_task(run)
-    if task not in (None, *tasks) and task in USES:
-        does, command = USES[task]
+    found = find_task(run)
+    if found != task and found in USES:
+        does, command = USES[found]
         raise RegardError(f"{run} {does}: use {name_program()} {command}.")
 
 
@@ -69,7 +69,7 @@ def answer(
     lines: list[str] | None,
     ask: Callable[..., list[Answer]],
     write: Callable[[Sequence[Answer]], Iterable[str]],
-    note: Callable[[Sequence[Answer]], None],
+    note: Callable[[Sequence[Answer]], None] = lambda found: None,
     *,
     title: str,
     output: Path | None = None,

@@ -41,12 +41,13 @@ def read_label_columns(given: str | None) -> tuple[int | str, int | str] | None:
     if given is None:
         return None
     first, second = read_two("--columns", given)
-    if "0" in (first, second):
-        raise typer.BadParameter(f"--columns must be two names, or numbers counted from 1, got {given!r}")
-    return _read_column(first), _read_column(second)
+    return read_column(first, "--columns"), read_column(second, "--columns")
 
 
-def _read_column(given: str) -> int | str:
+def read_column(given: str, name: str = "--column") -> int | str:
+    """A column, by name or counted from 0."""
+    if given.isdecimal() and not int(given):
+        raise typer.BadParameter(f"{name} must be named as in the first row, or counted from 1, got {given!r}")
     return int(given) - 1 if given.isdecimal() else given
 
 

@@ -13,6 +13,7 @@ from regard.cli.training import HeldOut, Limit, Valid
 # what a model that learned before decides
 DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
 
+Model = Annotated[str, typer.Option(metavar="NAME", help="attention, gru or cnn.")]
 Metric = Annotated[str | None, Some("NAME", "Which weights are best by: loss, accuracy or f1.  [default: accuracy]")]
 
 
@@ -36,9 +37,8 @@ class Texts:
 
 @dataclass(frozen=True)
 class Encoding:
-    """A model and how it reads; what is not given is left to the task."""
+    """How large a model is and how it reads; what is not given is left to the task."""
 
-    model: Annotated[str, typer.Option(metavar="NAME", help="attention, gru or cnn.")] = "attention"
     preset: Annotated[str | None, Some("NAME", "Its size: tiny, small or base.  [default: tiny]")] = None
     set_: Annotated[
         list[str] | None, Some("KEY=VALUE", "Change a setting of the model, as num_hiddens=512; repeat.", "--set")
@@ -69,7 +69,7 @@ class Encoding:
     label_smoothing: Annotated[float | None, Some("X", "Of the labels, in training.  [default: by the task]")] = None
 
     def read(self, **changes: Any) -> dict[str, Any]:
-        """What was given of a job; `changes` of the model that have an option of their own come first."""
+        """What was given of a job; `changes` are settings of the model that have an option of their own."""
         if self.start is not None:
             given = [name for name in DECIDED if getattr(self, name) not in (None, False)]
             if given or self.letters is not None:
@@ -84,4 +84,4 @@ class Encoding:
         found = drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}
         if self.max_tokens is not None and self.batch_size is None:
             found["batch_size"] = None
-        return {"model": self.model, **found}
+        return found

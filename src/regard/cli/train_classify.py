@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from regard.cli.corpus import LabelColumns, LabelKeys, read_label_columns, read_two
-from regard.cli.encoder import Encoding, Metric, Texts
+from regard.cli.encoder import Encoding, Metric, Model, Texts
 from regard.cli.options import Some, drop_none, spread
 from regard.cli.training import Out, Training
 
@@ -23,6 +23,7 @@ def classify(
     texts: Texts,
     columns: LabelColumns = None,
     keys: LabelKeys = "text,label",
+    model: Model = "attention",
     encoding: Encoding,
     pooling: Annotated[
         str | None,
@@ -44,5 +45,5 @@ def classify(
     from regard.tasks.label import train_labels
 
     corpus = LabelledCorpus(columns=chosen, keys=named, **texts.settings)
-    job = ClassifyJob.default(recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
+    job = ClassifyJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
     training.run(train_labels, job, out, 'classify {run} "a sentence"')

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.encoder import Encoding, Metric, Texts
+from regard.cli.encoder import Encoding, Metric, Model, Texts
 from regard.cli.options import drop_none, spread
 from regard.cli.training import Out, Training
 
@@ -24,6 +24,7 @@ def tag(
     column: Annotated[
         str, typer.Option(metavar="NAME", help="Of CoNLL-U: upos, xpos, or another column that tags.")
     ] = "upos",
+    model: Model = "attention",
     encoding: Encoding,
     metric: Metric = None,
     training: Training,
@@ -40,5 +41,5 @@ def tag(
     from regard.tasks.tag import TaggedCorpus, TagJob
 
     corpus = TaggedCorpus(column=column, **texts.settings)
-    job = TagJob.default(recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
+    job = TagJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
     training.run(train_labels, job, out, 'tag {run} "a sentence"')

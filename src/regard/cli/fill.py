@@ -1,0 +1,71 @@
+"""`regard fill`: words for the blanks of texts, by a pre-trained run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import asking
+
+if TYPE_CHECKING:
+    from regard.tasks.filler import Filled
+
+EXAMPLES = """\
+  regard fill runs/words "please give me two ___ to xi'an"
+  regard fill hf:models/bert "The cat sat on the [MASK]." --top 3 --json"""
+
+# how the folder of a checkpoint that is no run begins
+OTHER = "hf:"
+
+
+def fill(
+    run: Annotated[
+        str, typer.Argument(help="The folder of a run of pretrain, or hf:FOLDER of a BERT.", show_default=False)
+    ],
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Texts with ___ for words; without any, stdin is read, one a line.")
+    ] = None,
+    input: asking.Input = None,
+    output: asking.Output = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Words for each blank.")] = 5,
+    device: asking.Device = "auto",
+    as_json: asking.AsJson = False,
+) -> None:
+    """Guess the words that ___, <mask> or [MASK] stand for.
+
+    The text with the best words goes to stdout, and below it, for each blank, the best words with their probabilities.
+    """
+    asking.check_asked(text, input, output)
+    lines = asking.read_asked(text, input, is_typed=output is None)
+
+    from regard.tasks.filler import Filler
+
+    if not run.startswith(OTHER):
+        asking.check_task(run, "pretrain")
+    filler = Filler.load(run, device)
+
+    def ask(lines: list[str], on_progress: Callable[[int, int], None] | None = None) -> list[Filled]:
+        found = []
+        for line in lines:
+            found.append(filler.fill(line, top))
+            if on_progress is not None:
+                on_progress(len(found), len(lines))
+        return found
+
+    asking.answer(lines, ask, _write_json if as_json else _write, title="guessing", output=output)
+
+
+def _write(found: Sequence[Filled]) -> Iterator[str]:
+    for one in found:
+        yield " ".join(one.text.splitlines())
+        for guesses in one.guesses:
+            yield "  " + "  ".join(f"{guess.word} {guess.score:.2f}" for guess in guesses)
+
+
+def _write_json(found: Sequence[Filled]) -> Iterator[str]:
+    for one in found:
+        guesses = [[{"word": guess.word, "score": round(guess.score, 6)} for guess in some] for some in one.guesses]
+        yield json.dumps({"source": one.source, "text": one.text, "guesses": guesses}, ensure_ascii=False)

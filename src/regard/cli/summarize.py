@@ -1,0 +1,60 @@
+"""`regard summarize`: shorter sentences, by a trained run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from regard.cli import asking
+from regard.cli.options import Some
+
+if TYPE_CHECKING:
+    from regard.tasks.summarizer import Summary
+
+EXAMPLES = """\
+  regard summarize runs/short "please give me two tickets to xi'an tomorrow"
+  regard summarize runs/news --input sentences.txt --ratio 0.3 --output shorter.txt
+  echo "The cat sat on the mat." | regard summarize runs/short --json"""
+
+
+def summarize(
+    run: asking.Run,
+    text: asking.Text = None,
+    input: asking.Input = None,
+    output: asking.Output = None,
+    ratio: Annotated[
+        float | None, Some("X", "Share of the words to keep, above 0 to 1.  [default: as many as are worth it]")
+    ] = None,
+    batch_size: asking.BatchSize = 64,
+    device: asking.Device = "auto",
+    as_json: asking.AsJson = False,
+) -> None:
+    """Shorten sentences with a trained run.
+
+    A shorter sentence a line goes to stdout, whatever else is said to stderr.
+    """
+    asking.check_asked(text, input, output)
+    lines = asking.read_asked(text, input, is_typed=output is None)
+
+    from regard.tasks.summarizer import Summarizer
+
+    asking.check_task(run, "summarize")
+    summarizer = Summarizer.load(run, device)
+    ask = partial(summarizer.summarize, ratio=ratio, batch_size=batch_size)
+    asking.answer(lines, ask, _write_json if as_json else _write, title="shortening", output=output)
+
+
+def _write(found: Sequence[Summary]) -> Iterator[str]:
+    for one in found:
+        # a line for a line, whatever the model says
+        yield " ".join(one.text.splitlines())
+
+
+def _write_json(found: Sequence[Summary]) -> Iterator[str]:
+    for one in found:
+        row: dict[str, Any] = {"source": one.source, "summary": one.text}
+        if one.kept is not None:
+            row |= {"words": one.words, "kept": one.kept, "scores": [round(score, 6) for score in one.scores]}
+        yield json.dumps(row, ensure_ascii=False)
