@@ -144,6 +144,72 @@ def test_what_is_not_shown_of_either(command, transformer, tmp_path, monkeypatch
                                 "decoder.0.attention1 of the other is not shown: of no use"]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """Makes the folder of a run that reads, with weights drawn at random."""
+    import torch
+
+    from regard.models.encoder import Config, Encoder
+    from regard.tasks.lexicon import Lexicon
+
+    root, lexicon = tmp_path_factory.mktemp("readers"), Lexicon.train(["could you please help me, cat"], "words")
+
+    def make(head, *labels, **changes):
+        folder = root / f"{head}{len(list(root.iterdir()))}"
+        torch.manual_seed(2)
+        sizes = {"num_hiddens": 8, "ffn_num_hiddens": 8, "num_heads": 2, "num_layers": 1, **changes}
+        config = Config(lexicon.vocab_size, head=head, labels=labels, **sizes)
+        Encoder(config).save_pretrained(folder, {"task": head})
+        lexicon.save(folder)
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("pooling", ["soft", "hard"])
+def test_a_classifier_in_the_terminal(command, reader, pooling):
+    from regard.tasks.classifier import Classifier
+
+    run, text = reader("classes", "plain", "polite", pooling=pooling), "could you please help"
+    classifier = Classifier.load(run, "cpu")
+    (said,) = classifier.classify([text])
+    weights = classifier.model.attention_weights["pooling"][0][0, 0]
+    status, out, err = command("look", run, text, *QUICK)
+    lines = out.splitlines()
+    assert (status, err.count("\n")) == (0, 1)
+    assert lines[0] == f"{text} → {said.label} {said.score:.2f}"
+    assert lines[1] == "pooling: the weights that the label was read by"
+    assert lines[3].split() == text.split()
+    assert [float(x) for x in lines[4].split()] == pytest.approx(weights.tolist(), abs=0.006)
+    # bars from the largest down, of those that are any
+    words, order = text.split(), weights.argsort(descending=True, stable=True).tolist()
+    assert [line.split()[0] for line in lines[5:]] == [words[k] for k in order][: 4 if pooling == "soft" else 1]
+    assert lines[5].count("█") == 24
+    # a query is a token of the text
+    out = command("look", run, text, "--query", "2", *QUICK)[1]
+    assert "what query 2 please attends to" in out
+
+
+def test_a_tagger_and_a_guess_in_the_terminal(command, reader, complaint):
+    from regard.tasks.tagger import Tagger
+
+    run = reader("tags", "NOUN", "VERB")
+    (said,) = Tagger.load(run, "cpu").tag(["please help"])
+    status, out, _ = command("look", run, "please help", *QUICK)
+    tagged = [f"{word}/{tag}" for word, tag in zip(said.words, said.tags, strict=True)]
+    lines = out.splitlines()
+    assert (status, lines[0]) == (0, f"please help → {' '.join(tagged)}")
+    assert [line.split()[0] for line in lines[2:]] == tagged
+    status, out, _ = command("look", reader("words"), "please ___ me", *QUICK)
+    # only the row of the blank
+    assert len(out.splitlines()) == 3
+    assert out.splitlines()[2].startswith("  ___/")
+    assert "this run is a gru without attention" in complaint("look", reader("tags", "A", "B", kind="gru"), "cat")
+    for option in (("--target", "cat"), ("--beam", "2")):
+        message = f"look {option[0][2:]} is for runs that translate: this one reads, leave it out."
+        assert message in complaint("look", run, "cat", *option)
+
+
 def test_what_is_unknown_is_said(command, run_folder, tmp_path):
     status, _, err = command("look", run_folder, "西ψ安", "--out", tmp_path / "a.html", *QUICK)
     assert (status, err) == (0, "Parts of the text are unknown to this run.\n")

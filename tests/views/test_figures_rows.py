@@ -46,6 +46,7 @@ def test_a_row_is_exact_where_it_can_be(options, n):
 
 def test_a_row_of_the_top_keys_says_so():
     seen, dense = make(40, map=4, top=2)
+    assert views.row(seen, 3, title="mine").get_title(loc="left").startswith("mine (top 2 keys only, ")
     axes = views.row(seen, 3)
     row = dense[0, 0, 3]
     best = np.argsort(-row)[:2]

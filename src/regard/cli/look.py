@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ EXAMPLES = """\
   regard look runs/demo "介绍一下西安" --out attention.html
   regard look runs/demo "介绍一下西安" --target "tell me about xi'an"
   regard look runs/demo "介绍一下西安" --other runs/mine --out both.html
+  regard look runs/polite "could you please help me" --out polite.html
   regard look hf:models/minilm "The cat sat on the mat" --out cat.html
   regard look hf:models/vit --image cat.png --out cat.html"""
 
@@ -26,6 +27,8 @@ EXAMPLES = """\
 MOST_ROWS = 40
 # and weights that are not worth a word
 LEAST = 0.005
+# bars of a label's weights, and the width of the largest
+MOST_BARS, BAR = 8, 24
 
 
 def look(
@@ -61,7 +64,9 @@ def look(
     ] = None,
     heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads that the page has every weight of.")] = 8,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Largest weights of each token to keep.")] = 16,
-    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow in translating.")] = 5,
+    beam: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Beginnings to follow in translating.  [default: 5]")
+    ] = None,
     query: Annotated[
         int | None, typer.Option(metavar="K", help="The token whose row the terminal shows, from 0.")
     ] = None,
@@ -71,8 +76,9 @@ def look(
 ) -> None:
     """Show what a model attends to in a text.
 
-    A translator says its translation, or --target, once more, and every attention is seen on the way. Nothing is
-    fetched, and no code out of a folder is run. Without --out the terminal shows the most telling head.
+    A translator says its translation, or --target, once more, a tagger tags, a classifier labels, a pre-trained encoder
+    guesses what ___ stands for, and every attention is seen on the way. Nothing is fetched, and no code out of a folder
+    is run. Without --out the terminal shows the most telling head, or the weights that a label was read by.
     """
     _check(text, input, image, out, picture, save, other, other_text, query, title, lang)
     from regard.tasks.look import look_at
@@ -182,23 +188,47 @@ def _show(sight: Sight, query: int | None) -> None:
     from regard.views.reading import check_query
     from regard.views.terminal import show
 
-    name, head = find_telling(sight)
+    # a query is a token of the text, which the label of one is not
+    name, head = find_telling(sight, "text" if query is not None else None)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     tokens = {side: list_labels(sight.tokens[side]) for side in (queries, keys)}
     count = sum(look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values())
     if query is not None:
         check_query(look, query)
     print(show_line(sight.title))
+    if queries == "label":
+        print(f"{name}: the weights that the label was read by")
+        show(look, tokens[keys])
+        for line in _list_bars(look, tokens[keys]):
+            print(line)
+        return
     print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
     if query is None and (queries != keys or len(tokens[keys]) <= MOST_ROWS):
-        for line in _list_rows(look, head, tokens[queries], tokens[keys]):
+        for line in _list_rows(look, head, tokens[queries], tokens[keys], sight.rows):
             print(line)
     else:
         show(look, tokens[keys], query=query, head=head)
 
 
-def _list_rows(look: Any, head: int, queries: list[str], keys: list[str]) -> Iterator[str]:
-    """A line for each token: what it attends to most."""
+def _list_bars(look: Any, keys: list[str]) -> Iterator[str]:
+    """The tokens of the largest weights, each with a bar."""
+    from rich.cells import cell_len
+
+    from regard.views.labels import show_token
+    from regard.views.reading import take
+    from regard.views.terminal import format_weight
+
+    places, weights = (take(look, name, 0)[0, :MOST_BARS].tolist() for name in ("top_keys", "top_weights"))
+    found = [(show_token(keys[int(k)]), w) for k, w in zip(places, weights, strict=True) if k >= 0 and w >= LEAST]
+    wide = max((cell_len(label) for label, _ in found), default=0)
+    for label, weight in found:
+        eighths = round(8 * BAR * weight / found[0][1])
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        yield f"  {label}{' ' * (wide - cell_len(label))}  {bar.ljust(BAR)} {format_weight(weight)}"
+
+
+def _list_rows(look: Any, head: int, queries: list[str], keys: list[str], rows: Sequence[int] = ()) -> Iterator[str]:
+    """A line for each token, or for these: what it attends to most."""
     from rich.cells import cell_len
 
     from regard.views.labels import show_token
@@ -206,10 +236,12 @@ def _list_rows(look: Any, head: int, queries: list[str], keys: list[str]) -> Ite
     from regard.views.terminal import format_weight
 
     places, weights = take(look, "top_keys", head), take(look, "top_weights", head)
-    wide = max(cell_len(show_token(x)) for x in queries[:MOST_ROWS])
-    for i, label in enumerate(map(show_token, queries[:MOST_ROWS])):
+    chosen = list(rows or range(len(queries)))
+    labels = {i: show_token(queries[i]) for i in chosen[:MOST_ROWS]}
+    wide = max(map(cell_len, labels.values()))
+    for i, label in labels.items():
         pairs = [(int(k), w) for k, w in zip(places[i], weights[i], strict=True) if k >= 0 and abs(w) >= LEAST][:4]
         seen = "  ".join(f"{show_token(keys[k])} {format_weight(w)}" for k, w in pairs)
         yield f"  {label}{' ' * (wide - cell_len(label))}  {seen}"
-    if len(queries) > MOST_ROWS:
-        yield f"  … and {len(queries) - MOST_ROWS} more"
+    if len(chosen) > MOST_ROWS:
+        yield f"  … and {len(chosen) - MOST_ROWS} more"

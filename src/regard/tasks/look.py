@@ -12,7 +12,8 @@ from regard.data import BOS, EOS, UNK, Tokenizer
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.hugging import PREFIX, open_checkpoint
 from regard.tasks.look_hugging import look_at_picture, look_at_text
-from regard.tasks.saying import Speaker, clean, end, label_said, shift
+from regard.tasks.look_labels import find_head, look_at_labels
+from regard.tasks.saying import UNKNOWN, Speaker, clean, end, label_said, shift
 from regard.tasks.sight import Sight, place_sides
 from regard.tasks.translator import Translation, Translator
 from regard.views.page import Labels, label_tokens
@@ -21,22 +22,29 @@ from regard.watching import watch
 
 def look_at(
     run: str | os.PathLike[str], text: str | None = None, *, target: str | None = None,
-    image: str | os.PathLike[str] | None = None, device: str | torch.device = "auto", beam: int = 5,
+    image: str | os.PathLike[str] | None = None, device: str | torch.device = "auto", beam: int | None = None,
     layers: Any = None, top: int = 16,
 ) -> Sight:  # fmt: skip
-    """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to."""
-    name = os.fspath(run)
+    """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to; `beam` is 5 for those that speak."""
+    name, width = os.fspath(run), 5 if beam is None else beam
     if name.startswith(PREFIX):
         checkpoint = open_checkpoint(os.path.expanduser(name.removeprefix(PREFIX)), device)
         if checkpoint.kind == "image":
             return look_at_picture(checkpoint, _need(image, "image"), layers=layers, top=top)
         if image is not None:
             raise RegardError("look image is for models that see: this checkpoint reads text, leave it out.")
-        return look_at_text(checkpoint, _need(text, "text"), target=target, beam=beam, layers=layers, top=top)
+        return look_at_text(checkpoint, _need(text, "text"), target=target, beam=width, layers=layers, top=top)
     if image is not None:
         raise RegardError("look image is for checkpoints that see (hf:FOLDER): a run reads text, leave it out.")
+    head = find_head(name)
+    if head is not None:
+        if target is not None:
+            raise RegardError("look target is for runs that translate: this one reads, leave it out.")
+        if beam is not None:
+            raise RegardError("look beam is for runs that translate: this one reads, leave it out.")
+        return look_at_labels(name, _need(text, "text"), head, device=device, layers=layers, top=top)
     translator = Translator.load(name, device)
-    return look_at_run(translator, _need(text, "text"), target=target, beam=beam, layers=layers, top=top)
+    return look_at_run(translator, _need(text, "text"), target=target, beam=width, layers=layers, top=top)
 
 
 @torch.no_grad()
@@ -88,7 +96,7 @@ def look_at_run(
         # one call a step, and one look at all of them
         seen = seen.join()
     tokens = {"source": _label(source, translator.source_tokenizer), "target": labels, "inputs": shift(labels, "<bos>")}
-    notes = ("Parts of the text are unknown to this run.",) if UNK in asked else ()
+    notes = (UNKNOWN,) if UNK in asked else ()
     return Sight(seen, tokens, place_sides(seen), source, said, notes)
 
 

@@ -10,6 +10,8 @@ from regard.views.page import Labels, label_tokens
 
 # tokens before one that show how it is joined to them
 WINDOW = 16
+# for whoever reads what was seen
+UNKNOWN = "Parts of the text are unknown to this run."
 
 
 @dataclass(frozen=True)

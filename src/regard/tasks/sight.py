@@ -36,6 +36,8 @@ class Sight:
     image: Any = field(default=None, repr=False)
     grid: tuple[int, int] | None = None
     skip: int = 0
+    # queries that are worth more than the others; none: all are worth the same
+    rows: tuple[int, ...] = ()
 
     @property
     def title(self) -> str:
@@ -58,7 +60,7 @@ class Sight:
         return page(
             self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
             other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
-            skip=self.skip, sides=sides, produced=self.said is not None,
+            skip=self.skip, sides=sides, produced=self.said is not None and "inputs" in self.tokens,
         )  # fmt: skip
 
     def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:

@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 FEW = 120
 
 
-def find_telling(sight: Sight) -> tuple[str, int]:
-    """The attention and the head: sharp, and neither a sink nor a diagonal; between two texts, where there are two."""
+# between two texts, and from the label of one: where there are such, they say more than a text's look at itself
+BETWEEN = (("target", "source"), ("label", "text"))
+
+
+def find_telling(sight: Sight, side: str | None = None) -> tuple[str, int]:
+    """The attention and the head: sharp, and neither a sink nor a diagonal; between two texts, where there are two.
+
+    Of those whose queries are of `side`, where it is named and there are some.
+    """
     found: list[tuple[float, str, int]] = []
     for name, look in sight.seen.items():
-        is_own = sight.sides[name] != ("target", "source")
+        is_own = sight.sides[name] not in BETWEEN
         found += [(measure(one, is_own).interest, name, head) for head, one in enumerate(split(look, 0))]
     if not found:
         raise RegardError("look saw no attention: none of the layers that were chosen ran.")
-    crossed = [one for one in found if sight.sides[one[1]] == ("target", "source")]
+    found = [one for one in found if sight.sides[one[1]][0] == side] or found
+    crossed = [one for one in found if sight.sides[one[1]] in BETWEEN]
     # of equals the first
     _, name, head = max(crossed or found, key=lambda one: one[0])
     return name, head
@@ -37,8 +45,8 @@ def list_labels(labels: Labels) -> list[str]:
 
 
 def draw(sight: Sight, path: str | os.PathLike[str], title: str | None = None) -> None:
-    """Draw the most telling head: over the picture, as an alignment of two texts, or as a map."""
-    from regard.views.figures import align, map, patches
+    """Draw the most telling head: over the picture, as an alignment of two texts, as bars of one row, or as a map."""
+    from regard.views.figures import align, map, patches, row
     from regard.views.reading import read_row
 
     place = check_path(path)
@@ -52,7 +60,9 @@ def draw(sight: Sight, path: str | os.PathLike[str], title: str | None = None) -
 
         # the row of the class, which stands for the picture as a whole
         axes = patches(read_row(look, 0, head)[0], np.asarray(sight.image), sight.grid, skip=sight.skip)
-    elif queries != keys and max(len(rows), len(columns)) <= FEW:
+    elif queries == "label":
+        axes = row(look, 0, head=head, keys=columns, title=shown)
+    elif queries != keys and keys != "text" and max(len(rows), len(columns)) <= FEW:
         axes = align(look, columns, rows, head=head, title=shown)
     else:
         axes = map(look, head=head, tokens=rows, keys=columns, title=shown)

@@ -310,6 +310,10 @@ def test_it_opens_on_the_most_telling_head():
     cross = look(torch.eye(3, 5)[None, None], 50 * torch.eye(5)[None, None])
     sides = {"source": labels, "target": list("xyz")}
     assert show({"a": sharp, "decoder": cross}, sides).data["start"] == {"view": "align", "entry": 1}
+    # one row is a text with its weights
+    row = look(torch.ones(1, 1, 1, 5), torch.eye(5)[None, None])
+    sides = {"text": labels, "label": ["polite"]}
+    assert show({"a": sharp, "pooling": row}, sides).data["start"] == {"view": "text", "entry": 1}
     assert show({"a": sharp}, labels, other={"a": sharp}).data["start"]["view"] == "compare"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.engine.look import Look
 from regard.views.figures.axes import check_axes, fit, fit_texts, label_axis, measure_axes, open_axes, write_title
-from regard.views.reading import check_look, read_row, read_tokens
+from regard.views.reading import check_look, check_title, read_row, read_tokens
 from regard.views.sheet import LARGEST, open_sheet
 
 BAR, WEAK = "#31487a", "#8a94a8"
@@ -21,7 +21,7 @@ HIGH, LEAST, MOST = 2.2, 2.5, 9.0
 
 def row(
     look: Look, query: int, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None, ax: Any = None,
+    keys: Sequence[str] | None = None, title: str | None = None, ax: Any = None,
 ) -> Any:  # fmt: skip
     """Draw one query's weights over the keys, a bar each.
 
@@ -39,7 +39,8 @@ def row(
     n, m = look.entropy.shape[-1], look.received.shape[-1]
     labels = read_tokens(tokens, n)
     columns = labels if keys is None and n == m else read_tokens(keys, m, "keys")
-    title = f"query {query}{f' {labels[query]}' if labels else ''}, head {head}"
+    check_title(title)
+    title = title or f"query {query}{f' {labels[query]}' if labels else ''}, head {head}"
     if kind != "exact":
         title += f" ({kind} keys only, {weights.sum():.0%} of the weight)" if weights.sum() else f" ({kind} keys only)"
     with open_sheet():

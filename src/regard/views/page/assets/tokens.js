@@ -64,7 +64,7 @@
   // ---- facts about an entry ----
   kit.side = (index) => R.data.sides[index] || { labels: [], special: [] };
   // names that the page gives to its texts are in the reader's language, those of its author as they are
-  const NAMES = /^(source|target|text|inputs|image)(?: \(last (\d+)\))?( B)?$/;
+  const NAMES = /^(source|target|text|inputs|image|label|tags|words)(?: \(last (\d+)\))?( B)?$/;
   kit.name = (index) => {
     const [, name, last, other] = NAMES.exec(kit.side(index).name) || [];
     if (!name) return kit.plain(kit.side(index).name ?? "");
