@@ -14,6 +14,7 @@ import typer
 from regard.cli import (
     classify,
     demo,
+    embed,
     evaluate,
     fill,
     look,
@@ -58,6 +59,7 @@ add(tag.tag, tag.EXAMPLES)
 add(classify.classify, classify.EXAMPLES)
 add(summarize.summarize, summarize.EXAMPLES)
 add(fill.fill, fill.EXAMPLES)
+add(embed.embed, embed.EXAMPLES)
 add(evaluate.evaluate, evaluate.EXAMPLES)
 add(look.look, look.EXAMPLES)
 

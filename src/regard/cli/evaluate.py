@@ -1,113 +1,168 @@
-"""`regard evaluate`: the scores of a trained run on sentence pairs."""
+"""`regard evaluate`: the scores of a trained run."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sys
-import time
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from regard.cli.corpus import Columns, Data, Keys, Member, Swap, read_columns, read_two
-from regard.cli.files import check_place, show_progress, write_lines
+from regard.cli import asking, scoring
+from regard.cli.corpus import Member, Swap, read_column, read_columns, read_label_columns, read_two
+from regard.cli.files import check_place, write_lines
+from regard.cli.options import Some, drop_none
 
 EXAMPLES = """\
   regard evaluate runs/demo
-  regard evaluate runs/de --data test.de --data test.en --lowercase --json"""
+  regard evaluate runs/de --data test.de --data test.en --lowercase --json
+  regard evaluate runs/tags --data test.conllu
+  regard evaluate runs/sst --data test.tsv --columns 2,1"""
+
+# what a task knows of these
+TASKS = {
+    "translate": ("columns", "keys", "swap", "member", "beam", "alpha", "lowercase", "tokenize", "output"),
+    "summarize": ("columns", "keys", "swap", "member", "output"),
+    "classify": ("columns", "keys", "output"),
+    "tag": ("column", "output"),
+    "pretrain": ("column",),
+}
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
-    data: Data = None,
-    columns: Columns = "1,2",
-    keys: Keys = "source,target",
+    run: asking.Run,
+    data: Annotated[
+        list[str] | None,
+        Some("FILE", "What to ask, as for training; repeat for more.  [default: what the run held out]"),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        Some("M,N", "Of TSV and CSV: source and target, or text and label; from 1.  [default: 1,2, or as trained]"),
+    ] = None,
+    keys: Annotated[str | None, Some("A,B", "Of JSONL, the same.  [default: source,target, or as trained]")] = None,
+    column: Annotated[
+        str | None, Some("NAME", "Of CoNLL-U the tags, of TSV and CSV plain text.  [default: as trained]")
+    ] = None,
     swap: Swap = False,
     member: Member = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first so many pairs only.")] = None,
-    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow; 1 is greedy.")] = 5,
-    alpha: Annotated[float, typer.Option(metavar="X", min=0, help="Length penalty of the beam.")] = 0.6,
-    batch_size: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")] = 64,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Case does not count.")] = False,
-    tokenize: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="How BLEU cuts words: 13a, intl, zh, char or none; auto is none for a run with a --joiner, zh for"
-            " Chinese, char for other scripts without spaces, else 13a.",
-        ),
-    ] = "auto",
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the translations to a file, one a line.")
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first so many only.")] = None,
+    beam: Annotated[
+        int | None, Some("N", "Of a translator: beginnings to follow; 1 is greedy.  [default: 5]", min=1)
     ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
+    alpha: Annotated[
+        float | None, Some("X", "Of a translator: length penalty of the beam.  [default: 0.6]", min=0)
+    ] = None,
+    batch_size: asking.BatchSize = 64,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Of a translator: case does not count.")] = False,
+    tokenize: Annotated[
+        str | None,
+        Some(
+            "NAME",
+            "How BLEU cuts words: 13a, intl, zh, char or none; auto is none for a run with a --joiner, zh for"
+            " Chinese, char for other scripts without spaces, else 13a.  [default: auto]",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what the run answers to a file, one a line.")
+    ] = None,
+    device: asking.Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Score a trained run on sentence pairs.
+    """Score a trained run on examples it did not learn from.
 
-    Says BLEU and chrF with their sacreBLEU signatures, how many translations are exact, and how long it took.
+    Of a translator, BLEU and chrF with their sacreBLEU signatures, and how many translations are exact. Of a tagger and
+    a classifier, accuracy and F1, for each label too. Of one that shortens sentences, F1 of their words, beside what
+    keeping all and keeping the first would score. Of a pre-trained encoder, the perplexity of hidden words.
     """
-    numbers, names = read_columns(columns), read_two("--keys", keys)
     check_place("--output", output)
+    task = asking.find_task(run) or "translate"
+    given = drop_none({
+        "columns": columns, "keys": keys, "column": column, "swap": swap or None, "member": member, "beam": beam,
+        "alpha": alpha, "lowercase": lowercase or None, "tokenize": tokenize, "output": output,
+    })  # fmt: skip
+    for name in given:
+        if name not in TASKS.get(task, given):
+            does, _ = asking.USES[task]
+            raise typer.BadParameter(f"--{name} is not for {run}, which {does}: leave it out")
+    changes = _read_changes(task, columns, keys, column, swap, member)
+    ask: Any = {"tag": scoring.score_tagger, "classify": scoring.score_classifier,
+                "summarize": scoring.score_summarizer, "pretrain": scoring.score_encoder}.get(task)  # fmt: skip
+    if ask is None:
+        from regard.tasks.evaluate import check_cut
 
-    from regard.tasks.corpus import open_pairs
-    from regard.tasks.evaluate import check_cut, choose_cut
-    from regard.tasks.evaluate import evaluate as ask
-    from regard.tasks.translator import Translator
-
-    cut = None if tokenize == "auto" else check_cut(tokenize)
-    pairs = open_pairs(data, columns=numbers, keys=names, swap=swap, member=member) if data else _find_test(run)
+        if tokenize not in (None, "auto"):
+            check_cut(str(tokenize))
+        found = {"beam": beam, "alpha": alpha, "lowercase": lowercase, "tokenize": tokenize}
+        ask = partial(scoring.score_translator, **drop_none(found))
     # what is asked is read before the model: a wrong name shows at once
-    asked = list(itertools.islice(pairs, limit))
-    translator = Translator.load(run, device)
-    if cut is None:
-        cut = choose_cut([target for _, target in asked], translator.joiner)
-    start = time.perf_counter()
-    with show_progress("translating", len(asked)) as on_progress:
-        scores, found = ask(
-            translator,
-            asked,
-            beam=beam,
-            alpha=alpha,
-            batch_size=batch_size,
-            lowercase=lowercase,
-            tokenize=cut,
-            on_progress=on_progress,
-        )
-    seconds = time.perf_counter() - start
+    asked = find_examples(run, task, data or (), limit, changes)
+    result = ask(run, asked, device, batch_size)
     if output is not None:
-        write_lines(output, (" ".join(said.text.splitlines()) for said in found))
-    speed = len(found) / seconds
+        write_lines(output, result.answers)
+    speed = result.count / result.seconds
     if as_json:
-        timing = {"seconds": round(seconds, 3), "sentences_per_second": round(speed, 1)}
-        print(json.dumps({**asdict(scores), **timing}, ensure_ascii=False))
-        return
-    print(f"BLEU  {scores.bleu:6.2f}   {scores.bleu_signature}")
-    print(f"chrF2 {scores.chrf:6.2f}   {scores.chrf_signature}")
-    print(f"exact {100 * scores.exact / scores.count:6.2f}   {scores.exact} of {scores.count}")
-    print(f"{scores.count} sentences in {seconds:.1f} s, {speed:.1f} a second")
+        timing = {"seconds": round(result.seconds, 3), "sentences_per_second": round(speed, 1)}
+        print(json.dumps({**result.entries, **timing}, ensure_ascii=False))
+    else:
+        print("\n".join(result.rows))
+        print(f"{result.count} sentences in {result.seconds:.1f} s, {speed:.1f} a second")
     sys.stdout.flush()
+    for note in result.notes:
+        print(note, file=sys.stderr)
 
 
-def _find_test(run: Path) -> Iterable[tuple[str, str]]:
-    """The pairs that a run held out of its own data."""
+def _read_changes(
+    task: str, columns: str | None, keys: str | None, column: str | None, swap: bool, member: str | None
+) -> dict[str, Any]:
+    """How data is read that was not learned from."""
+    if task in ("tag", "pretrain"):
+        is_tag = task == "tag" or column is None
+        return drop_none({"column": column if is_tag else read_column(str(column))})
+    if task == "classify":
+        named = None if keys is None else read_two("--keys", keys)
+        return drop_none({"columns": read_label_columns(columns), "keys": named})
+    numbers, names = read_columns(columns or "1,2"), read_two("--keys", keys or "source,target")
+    return {"columns": numbers, "keys": names, "swap": swap, "member": member}
+
+
+def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, changes: dict[str, Any]) -> list[Any]:
+    """What a run is to be asked: all of `data`, or else what it held out of its own."""
     from regard.core import RegardError
     from regard.models.pretrained import CONFIG, read_config
-    from regard.tasks.corpus import Corpus
+    from regard.tasks.classify import LabelledCorpus
+    from regard.tasks.corpus import PHRASEBOOK, Corpus, Examples
+    from regard.tasks.pretrain import TextCorpus
+    from regard.tasks.summarize import ShortCorpus
+    from regard.tasks.tag import TaggedCorpus
 
+    kinds: dict[str, type[Examples]] = {
+        "tag": TaggedCorpus, "classify": LabelledCorpus, "summarize": ShortCorpus, "pretrain": TextCorpus,
+    }  # fmt: skip
+    kind = kinds.get(task, Corpus)
+    if data and issubclass(kind, Corpus):
+        return list(itertools.islice(kind(**changes).open(tuple(data)), limit))
     entries = read_config(run).get("training", {}).get("corpus")
+    if data and entries is None:
+        entries = {}
     if not isinstance(entries, dict):
-        raise RegardError(f"{run} does not say what it was trained on: name pairs by --data.")
+        raise RegardError(f"{run} does not say what it was trained on: name {kind.called} by --data.")
     try:
-        corpus = Corpus.from_dict(entries)
+        corpus = kind.from_dict(entries)
     except RegardError as error:
         cause = str(error).removesuffix(".")
-        raise RegardError(f"{run / CONFIG} is damaged ({cause}): restore it, or name pairs by --data.") from None
+        raise RegardError(
+            f"{run / CONFIG} is damaged ({cause}): restore it, or name {kind.called} by --data."
+        ) from None
+    if data:
+        corpus = replace(corpus, data=tuple(data), **changes)
+        asked = corpus.draw().test if corpus.data == (PHRASEBOOK,) else corpus.open(corpus.data)
+        return list(itertools.islice(asked, limit))
     test = corpus.part().test
     if not test:
-        raise RegardError(f"{run} held no pairs out of {' and '.join(corpus.data)}: name others by --data.")
-    return test
+        raise RegardError(f"{run} held no {kind.called} out of {' and '.join(corpus.data)}: name others by --data.")
+    return test[:limit]

@@ -1,0 +1,135 @@
+"""How good labels and guessed words are: accuracy, F1 and confusions by torchmetrics, perplexity."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from regard.core import RegardError
+from regard.data.rows import NO_LABEL, Masked, Rows
+from regard.models.encoder import Encoder
+from regard.tasks.documents import read_documents
+from regard.tasks.lexicon import Lexicon
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """Of one label, from 0 to 100; `count` is how often it is right."""
+
+    precision: float
+    recall: float
+    f1: float
+    count: int
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Accuracy, and the mean over labels of F1, from 0 to 100, of `count` labels.
+
+    `confusions` are (right, said, how often), the most frequent first. `unknown` counts the labels that the model does
+    not have, and which it therefore never says.
+    """
+
+    accuracy: float
+    f1: float
+    count: int
+    labels: dict[str, LabelScore] = field(repr=False)
+    confusions: list[tuple[str, str, int]] = field(repr=False)
+    unknown: dict[str, int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class WordScores:
+    """Of `count` words that were hidden, how well they are guessed; `next` is of second texts, where these are."""
+
+    perplexity: float
+    accuracy: float
+    count: int
+    next: float | None = None
+
+
+def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]) -> LabelScores:
+    """The scores of labels against the right ones; `known` are all that the model can say.
+
+    >>> found = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "x"], ["a", "b"])
+    >>> found.accuracy, found.labels["a"].recall, found.confusions, found.unknown
+    (50.0, 100.0, [('b', 'a', 1), ('x', 'a', 1)], {'x': 1})
+
+    A label that is not known is wrong whatever is said. One that is neither said nor right does not count in `f1`.
+    """
+    if len(said) != len(right):
+        raise RegardError(f"labels must be as many as the right ones, got {len(said)} and {len(right)}: one for each.")
+    if not said:
+        raise RegardError("labels must be one at least to be scored, got none.")
+    try:
+        from torchmetrics.functional import classification
+    except ImportError:
+        raise RegardError("scores of labels need the package torchmetrics: pip install 'regard[train]'.") from None
+    has = set(known)
+    unknown = Counter(label for label in right if label not in has)
+    names = [*known, *sorted(unknown)]
+    numbers = {name: number for number, name in enumerate(names)}
+    one, two = (torch.tensor([numbers[label] for label in labels]) for labels in (said, right))
+    options: dict[str, Any] = {"num_classes": max(len(names), 2), "validate_args": False}
+    f1 = classification.multiclass_f1_score(one, two, average="macro", **options)
+    accuracy = classification.multiclass_accuracy(one, two, average="micro", **options)
+    parts = [
+        classification.multiclass_precision(one, two, average="none", **options),
+        classification.multiclass_recall(one, two, average="none", **options),
+        classification.multiclass_f1_score(one, two, average="none", **options),
+    ]
+    counts, met = Counter(right), {*said, *right}
+    rows = {}
+    for number, name in enumerate(names):
+        if name in met:
+            precision, recall, own = (100 * float(part[number]) for part in parts)
+            rows[name] = LabelScore(precision, recall, own, counts[name])
+    wrong = Counter((b, a) for a, b in zip(said, right, strict=True) if a != b)
+    confusions = [(*pair, times) for pair, times in sorted(wrong.items(), key=lambda item: (-item[1], item[0]))]
+    return LabelScores(
+        100 * float(accuracy), 100 * float(f1), len(said), rows, confusions, dict(sorted(unknown.items()))
+    )
+
+
+@torch.no_grad()
+def score_words(
+    model: Encoder, lexicon: Lexicon, documents: Sequence[Sequence[str]], *, limit: int | None = None,
+    rate: float = 0.15, batch_size: int = 64, on_progress: Report | None = None,
+) -> WordScores:  # fmt: skip
+    """How well a pre-trained model guesses hidden words of documents; the same ones are hidden each time.
+
+    `limit` is the most tokens of a piece, `rate` the part that is hidden.
+    """
+    part = read_documents(lexicon, documents, limit, has_next=model.config.has_next)
+    if not part.ids:
+        raise RegardError("documents must hold a word that the model knows to be scored, got none.")
+    rows = Rows(part.ids, letters=part.letters, types=part.types, batch_size=batch_size, shuffle=False)
+    hidden = Masked(
+        rows, mask_id=lexicon.mask_id, vocab_size=lexicon.vocab_size, special=lexicon.special, rate=rate
+    )  # fmt: skip
+    place, done = next(model.parameters()).device, 0
+    loss = right = count = follows = 0.0
+    for batch in hidden.walk():
+        here = batch.to(place)
+        assert here.labels is not None
+        chosen = here.labels != NO_LABEL
+        states = model.encode(here.ids, here.lengths, spelling=here.spelling, types=here.types)
+        words, wanted = model.predict_words(states[chosen]).float(), here.labels[chosen]
+        loss += float(functional.cross_entropy(words, wanted, reduction="sum"))
+        right, count = right + float((words.argmax(-1) == wanted).sum()), count + len(wanted)
+        if part.others is not None:
+            others = torch.tensor([part.others[number] for number in batch.numbers.tolist()])
+            follows += float((model.predict_next(states, here.lengths).argmax(-1).cpu() == others).sum())
+        done += len(batch.numbers)
+        if on_progress is not None:
+            on_progress(done, len(part.ids))
+    score = None if part.others is None else 100 * follows / len(part.ids)
+    return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), score)
