@@ -26,6 +26,7 @@ from regard.layers import (
     DotProductAttention,
     EncoderBlock,
     Floater,
+    Grams,
     GRULayers,
     HardAttention,
     KernelRegression,
@@ -130,6 +131,7 @@ LAYERS: dict[str, tuple[Make, Inputs]] = {
     "AttentionPooling hard": (lambda: AttentionPooling(D, "hard"), one),
     "GRULayers": (lambda: GRULayers(D, 2, 0.1), one),
     "ConvLayers": (lambda: ConvLayers(D, 2, 0.1), one),
+    "Grams": (lambda: Grams(30, D), lambda: (torch.tensor([[[3, 1, 8], [7, 0, 0], [0, 0, 0]]]),)),
     "Spelling": (lambda: Spelling(9, D, 0.1), lambda: (torch.tensor([[[3, 1, 8], [7, 0, 0], [0, 0, 0]]]),)),
     "ConvolutionAttention": (
         lambda: convolution_as_attention(nn.Conv2d(2, 3, 3, padding=1)),

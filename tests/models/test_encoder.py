@@ -20,7 +20,7 @@ def embed_by_hand(model: Encoder, ids: Tensor, spelling: Tensor | None = None, t
     config, d, n = model.config, model.config.num_hiddens, len(ids)
     rows = model.embedding.weight[ids] * (d**0.5 if config.scales_embedding else 1)
     if spelling is not None:
-        rows = rows + model.spelling(spelling[None])[0]
+        rows = rows + model.spelling(spelling[None])[0] + model.grams(spelling[None])[0]
     if model.type_embedding is not None:
         rows = rows + model.type_embedding.weight[torch.zeros_like(ids) if types is None else types]
     if config.kind == "attention" and config.position == "learned":

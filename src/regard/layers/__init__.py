@@ -7,6 +7,7 @@ from regard.layers.cache import Cache
 from regard.layers.convolution import ConvolutionAttention, convolution_as_attention
 from regard.layers.convolved import ConvLayers
 from regard.layers.floater import Floater, Flow
+from regard.layers.grams import Grams
 from regard.layers.hard import Draw, HardAttention
 from regard.layers.kernel import KernelRegression
 from regard.layers.multihead import MultiHeadAttention, SelfAttention
@@ -45,6 +46,7 @@ __all__ = [
     "Floater",
     "Flow",
     "GRULayers",
+    "Grams",
     "HardAttention",
     "KernelRegression",
     "LearnedPositionalEncoding",

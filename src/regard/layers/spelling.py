@@ -57,7 +57,7 @@ class Spelling(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, letters: Int[Tensor, "batch words letters"]) -> Float[Tensor, "batch words num_hiddens"]:
-        self._check(letters)
+        check_letters(self, letters, self.num_characters - 1)
         batch, n, length = letters.shape
         # nothing to convolve
         if 0 in letters.shape:
@@ -70,18 +70,21 @@ class Spelling(nn.Module):
         out: Tensor = self.dense(torch.cat(found, -1)).masked_fill(~is_letter.any(-1), 0)
         return out.view(batch, n, self.num_hiddens)
 
-    def _check(self, letters: Tensor) -> None:
-        if not isinstance(letters, Tensor) or letters.ndim != 3 or letters.dtype not in (torch.int64, torch.int32):
-            kind = str(getattr(letters, "dtype", "")).removeprefix("torch.")
-            found = f"{kind} of shape {tuple(letters.shape)}" if kind else type(letters).__name__
-            raise RegardError(f"Spelling letters must be int64 or int32 (batch, words, letters), got {found}.")
-        is_seen = letters.device.type == "cpu" and not torch.compiler.is_compiling()
-        low, high = (0, self.num_characters - 1) if is_seen else (None, None)
-        if problem := misfit_integers("letters", letters, letters.device, low, high, "the last of the characters"):
-            raise RegardError(f"Spelling {problem}")
-
     def extra_repr(self) -> str:
         return f"num_characters={self.num_characters}, num_hiddens={self.num_hiddens}"
+
+
+def check_letters(layer: nn.Module, letters: Tensor, last: int | None) -> None:
+    """Complain unless these are ids of letters, up to the last that there is."""
+    called = type(layer).__name__
+    if not isinstance(letters, Tensor) or letters.ndim != 3 or letters.dtype not in (torch.int64, torch.int32):
+        kind = str(getattr(letters, "dtype", "")).removeprefix("torch.")
+        found = f"{kind} of shape {tuple(letters.shape)}" if kind else type(letters).__name__
+        raise RegardError(f"{called} letters must be int64 or int32 (batch, words, letters), got {found}.")
+    is_seen = letters.device.type == "cpu" and not torch.compiler.is_compiling()
+    low, high = (0, last) if is_seen else (None, None)
+    if problem := misfit_integers("letters", letters, letters.device, low, high, "the last of the characters"):
+        raise RegardError(f"{called} {problem}")
 
 
 def check_kernel(layer: nn.Module, size: int) -> None:

@@ -15,13 +15,14 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.layers.blocks import ACTIVATIONS, EncoderBlock, PositionWiseFFN
 from regard.layers.convolved import ConvLayers
+from regard.layers.grams import Grams
 from regard.layers.inputs import check_rows
 from regard.layers.padding import clear_padding, find_valid
 from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask.integer import vouch
-from regard.models.encoder_config import HEADS, KINDS, POOLINGS, PRESETS, UNK, Config
+from regard.models.encoder_config import HEADS, KINDS, POOLINGS, PRESETS, SPELLINGS, UNK, Config
 from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
 from regard.models.pretrained import Pretrained
 
@@ -30,11 +31,11 @@ __all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder", "WordHe
 # a model's own, whatever it adopts
 _HEADS = ("pooling.", "output.", "words.", "next_sentence.")
 # what another's trunk may lack
-_EXTRAS = ("num_characters", "num_types")
+_EXTRAS, _SPELLED = ("num_characters", "num_types"), ("spelling", "num_grams")
 _TRUNK = (
     "kind", "vocab_size", "num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "kernel_size",
     "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
-    "activation", "pad_id", *_EXTRAS,
+    "activation", "pad_id", *_EXTRAS, *_SPELLED,
 )  # fmt: skip
 
 
@@ -91,9 +92,15 @@ class Encoder(Pretrained):
         self.words = WordHead(d, config.vocab_size, config.activation) if config.head == "words" else None
         self.pooler = nn.Linear(d, d) if config.has_pooler else None
         self.next_sentence = nn.Linear(d, 2) if config.has_next else None
-        self.apply(lambda module: start(module, None if config.scales_embedding else 0.02))
+        std = config.start_std or (None if config.scales_embedding else 0.02)
+        self.apply(lambda module: start(module, std))
         # these start in their own way
-        self.spelling = Spelling(config.num_characters, d) if config.num_characters else None
+        has_letters, has_grams = (config.num_characters > 0 and config.spelling in (x, "both") for x in SPELLINGS[:2])
+        self.spelling = Spelling(config.num_characters, d) if has_letters else None
+        self.grams = Grams(config.num_grams, d) if has_grams else None
+        if self.grams is not None:
+            # as large as what they are added to
+            start(self.grams.embedding, (std or d**-0.5) * (d**0.5 if config.scales_embedding else 1.0))
         learns = config.needs_pooling and config.pooling in ("soft", "hard")
         self.pooling = AttentionPooling(d, config.pooling) if learns else None
         for module in self.modules():
@@ -131,10 +138,11 @@ class Encoder(Pretrained):
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         """Hidden states; rows of padding are zeros. `types` None means all are of type 0."""
-        X = self._embed(ids, spelling, types)
+        check_ids("Encoder", "ids", ids, self.config.vocab_size)
         # all layers ask for the same lengths
         vouch(valid_lens, 0, ids.shape[1])
-        valid = find_valid(self, X, valid_lens, mask)
+        valid = find_valid(self, ids, valid_lens, mask)
+        X = self._embed(ids, spelling, types, valid)
         if self.config.kind != "attention":
             return self._walk(X, valid_lens, mask, valid)
         terms: dict[str, Any] = {} if self.bias is None else {"bias": self.bias()}
@@ -187,7 +195,8 @@ class Encoder(Pretrained):
             raise RegardError(f"Encoder adopts the weights of an Encoder, got {type(other).__name__}.")
         for name in _TRUNK:
             mine, theirs = getattr(self.config, name), getattr(other.config, name)
-            if mine != theirs and not (name in _EXTRAS and theirs == 0):
+            is_new = (name in _EXTRAS and theirs == 0) or (name in _SPELLED and other.config.num_characters == 0)
+            if mine != theirs and not is_new:
                 raise RegardError(
                     f"Encoder cannot adopt: its {name} is {mine!r}, the other's {theirs!r}; make them equal."
                 )
@@ -208,21 +217,23 @@ class Encoder(Pretrained):
         pooling = () if self.pooling is None else (self.pooling.attention_weights,)
         return {"encoder": tuple(x.attention_weights for x in blocks), "pooling": pooling}
 
-    def _embed(self, ids: Tensor, spelling: Tensor | None, types: Tensor | None) -> Tensor:
+    def _embed(self, ids: Tensor, spelling: Tensor | None, types: Tensor | None, valid: Tensor | None) -> Tensor:
         config = self.config
-        check_ids("Encoder", "ids", ids, config.vocab_size)
-        if self.training and config.word_dropout:
-            is_dropped = torch.rand(ids.shape, device=ids.device) < config.word_dropout
-            ids = ids.masked_fill(is_dropped & (ids > UNK), UNK)
+        if (spelling is None) != (config.num_characters == 0):
+            have = "needs spelling" if spelling is None else "takes no spelling"
+            raise RegardError(f"Encoder with num_characters={config.num_characters} {have}.")
+        if spelling is not None:
+            self._check_shape("spelling", spelling, ids)
+            # not to sum, in gradients, what stands behind the end in an order of its own
+            spelling = clear_padding(spelling, valid)
+        if self.training:
+            ids, spelling = self._hide(ids, spelling)
         X: Tensor = self.embedding(ids)
         if config.scales_embedding:
             X = X * config.num_hiddens**0.5
-        if (spelling is None) != (self.spelling is None):
-            have = "needs spelling" if spelling is None else "takes no spelling"
-            raise RegardError(f"Encoder with num_characters={config.num_characters} {have}.")
-        if self.spelling is not None and spelling is not None:
-            self._check_shape("spelling", spelling, ids)
-            X = X + self.spelling(spelling)
+        for module in (self.spelling, self.grams):
+            if module is not None:
+                X = X + module(spelling)
         if types is not None:
             if self.type_embedding is None:
                 raise RegardError("Encoder with num_types=0 takes no types.")
@@ -235,6 +246,17 @@ class Encoder(Pretrained):
             X = self.position(X)
         out: Tensor = self.embed_dropout(self.embed_norm(X))
         return out
+
+    def _hide(self, ids: Tensor, spelling: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Words taken for <unk>, and tokens for <mask>, some of them."""
+        words = ids > UNK
+        if self.config.word_dropout:
+            ids = ids.masked_fill((torch.rand(ids.shape, device=ids.device) < self.config.word_dropout) & words, UNK)
+        if self.config.token_dropout:
+            is_hidden = (torch.rand(ids.shape, device=ids.device) < self.config.token_dropout) & words
+            ids = ids.masked_fill(is_hidden, self.config.vocab_size - 1)
+            spelling = None if spelling is None else spelling.masked_fill(is_hidden[..., None], 0)
+        return ids, spelling
 
     def _check_shape(self, name: str, given: Tensor, ids: Tensor) -> None:
         shape = tuple(getattr(given, "shape", ()))

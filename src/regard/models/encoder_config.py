@@ -12,9 +12,10 @@ from regard.models.config import NAMED, check_fields, check_heads, make_config, 
 HEADS = ("none", "tags", "classes", "words")
 KINDS = ("attention", "gru", "cnn")
 POOLINGS = ("soft", "hard", "mean", "max", "first")
+SPELLINGS = ("letters", "grams", "both")
 # <unk> of our own tokenizers, below which are <pad>, <bos> and <eos>
 UNK = 3
-_NAMED: dict[str, Collection[str]] = {**NAMED, "head": HEADS, "kind": KINDS, "pooling": POOLINGS}
+_NAMED: dict[str, Collection[str]] = {**NAMED, "head": HEADS, "kind": KINDS, "pooling": POOLINGS, "spelling": SPELLINGS}
 
 _SIZES = ("num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "dropout")
 PRESETS: dict[str, dict[str, Any]] = {
@@ -38,9 +39,12 @@ class Config:
 
     `embed_dropout` is after the embeddings, `dropout` after each sublayer and before `output`; `attention_dropout` and
     `ffn_dropout` are within sublayers. `word_dropout` is how many words (ids above 3) training takes for <unk>, id 3,
-    so that it learns what an unknown word is like. `scales_embedding` multiplies embeddings by √d, as a Transformer
-    does and BERT does not. `num_characters` above 0 has words read by their letters, too, `num_types` above 0 adds a
-    vector for each type of token, as of which sentence it is. `max_len` is a limit for learned positions alone.
+    so that it learns what an unknown word is like; `token_dropout` hides words and their letters, as <mask>, the last
+    id. `scales_embedding` multiplies embeddings by √d, as a Transformer does and BERT does not; `start_std` is the
+    deviation they start with, where it is above 0. `num_characters` above 0 has words read by their letters, too:
+    `spelling` by convolutions over "letters", by "grams", runs of letters in `num_grams` rows, or "both". `num_types`
+    above 0 adds a vector for each type of token, as of which sentence it is. `max_len` is a limit for learned positions
+    alone.
 
     `head` says what `forward` gives: "tags" a label of `labels` for each word, "classes" one for the sequence, "words"
     the words themselves, "none" hidden states. `pooling` makes one vector of a sequence, and `has_pooler` puts BERT's
@@ -56,6 +60,8 @@ class Config:
     num_heads: int = 4
     num_layers: int = 4
     num_characters: int = 0
+    spelling: str = "both"
+    num_grams: int = 20_000
     kernel_size: int = 3
     is_bidirectional: bool = True
     dropout: float = 0.1
@@ -63,10 +69,12 @@ class Config:
     attention_dropout: float = 0.0
     ffn_dropout: float = 0.0
     word_dropout: float = 0.0
+    token_dropout: float = 0.0
     norm_first: bool = False
     norm_eps: float = 1e-5
     has_embed_norm: bool = False
     scales_embedding: bool = True
+    start_std: float = 0.0
     position: str = "sinusoidal"
     max_len: int = 512
     num_types: int = 0
@@ -88,14 +96,19 @@ class Config:
             raise RegardError(f"Config kernel_size must be odd, got {self.kernel_size}.")
         if not 0 < self.norm_eps < 1:
             raise RegardError(f"Config norm_eps must lie between 0 and 1, got {self.norm_eps}.")
+        if not 0 <= self.start_std < 10:
+            raise RegardError(f"Config start_std must lie in [0, 10), got {self.start_std}.")
+        if self.num_grams < 2:
+            raise RegardError(f"Config num_grams must be at least 2, got {self.num_grams}.")
         if not 0 <= self.pad_id < self.vocab_size:
             raise RegardError(
                 f"Config pad_id must lie in the vocabulary, 0 to {self.vocab_size - 1}, got {self.pad_id}."
             )
-        if self.word_dropout and self.vocab_size <= UNK:
-            raise RegardError(
-                f"Config word_dropout needs <unk>, id {UNK}, in the vocabulary, got {self.vocab_size} words."
-            )
+        for name in ("word_dropout", "token_dropout"):
+            if getattr(self, name) and self.vocab_size <= UNK:
+                raise RegardError(
+                    f"Config {name} needs <unk>, id {UNK}, in the vocabulary, got {self.vocab_size} words."
+                )
         for label in self.labels:
             if not isinstance(label, str):
                 raise RegardError(f"Config labels must be texts, got {label!r:.40}.")

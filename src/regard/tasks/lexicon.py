@@ -159,4 +159,5 @@ class Lexicon:
             ids = unknown if not ids or (self.tokenizer.keeps_words and len(ids) > 1) else ids
             if len(letters) > FIRST_LETTERS + LAST_LETTERS:
                 letters = letters[:FIRST_LETTERS] + letters[-LAST_LETTERS:]
-            self._known[word] = ids, letters
+            # with marks at its ends a suffix is another run of letters than the same within
+            self._known[word] = ids, [BOS, *letters, EOS] if self.letters is not None else []
