@@ -24,8 +24,8 @@ def folder(tmp_path, monkeypatch):
     return str(make_folder(tmp_path, {"pooling_mode_mean_tokens": True}))
 
 
-def run(folder: str) -> int:
-    return embedding.main(["--count", "8", "--rounds", "2", "--threads", "1", "--model", folder])
+def run(folder: str, *more: str) -> int:
+    return embedding.main(["--count", "8", "--rounds", "2", "--threads", "1", "--model", folder, *more])
 
 
 def draw(monkeypatch) -> None:
@@ -34,7 +34,7 @@ def draw(monkeypatch) -> None:
 
 def test_it_is_measured(folder, capsys, monkeypatch):
     draw(monkeypatch)
-    assert run(folder) == 0
+    assert run(folder, "--processor") == 0
     out = capsys.readouterr().out
     assert out.count("regard is") == 2
     assert "target 1.2 × beside transformers as they come" in out
@@ -51,6 +51,13 @@ def test_other_vectors_are_found_out(folder, capsys, monkeypatch):
 
     monkeypatch.setattr(Embedder, "embed", spoil)
     assert run(folder) == 1
+
+
+def test_threads_that_wait_are_not_counted(capsys):
+    with pytest.raises(SystemExit) as stop:
+        embedding.main(["--processor", "--threads", "2"])
+    assert stop.value.code == 2
+    assert "add --threads 1" in capsys.readouterr().err
 
 
 def test_sentences(tmp_path):
