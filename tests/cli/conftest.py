@@ -1,5 +1,6 @@
 """What every command is run with."""
 
+import functools
 import io
 import os
 import pathlib
@@ -24,6 +25,38 @@ def run_folder(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     build(ends=0.5).save(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """The file that a task learns from, by the task's name."""
+    from tests.cli.kinds import KINDS
+
+    @functools.cache
+    def write(name: str) -> pathlib.Path:
+        file = tmp_path_factory.mktemp("data") / KINDS[name].file
+        file.write_bytes(KINDS[name].data)
+        return file
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, data):
+    """A run of a task that is done, to be read only, by the task's name."""
+    from tests.cli.kinds import KINDS
+
+    @functools.cache
+    def train(name: str) -> pathlib.Path:
+        folder = tmp_path_factory.mktemp("runs") / name
+        arguments = ("--data", str(data(name)), "--out", str(folder), "--epochs", "2", "--quiet")
+        with pytest.MonkeyPatch.context() as patch:
+            # nobody looks at these
+            patch.setattr("regard.views.draw_curves", lambda *args: None)
+            assert main([*KINDS[name].arguments, *arguments]) == 0
+        return folder
+
+    return train
 
 
 @pytest.fixture

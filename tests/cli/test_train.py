@@ -6,7 +6,6 @@ import logging
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import warnings
@@ -14,7 +13,6 @@ import zipfile
 
 import pytest
 
-from regard.tasks.state import load_state
 from regard.tasks.translate import TranslateTask
 from tests.cli.small import PAIRS
 
@@ -99,26 +97,6 @@ def test_torch_says_nothing(train, tmp_path, monkeypatch, recwarn, options):
 def test_patience(train, tmp_path):
     err = train("--out", tmp_path / "run", "--validate-every", "1", "--patience", "1", "--lr", "9", "--epochs", "90")[2]
     assert f"Done (no better for long enough). {tmp_path / 'run'}: step " in err
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopped(train, tmp_path, monkeypatch, number, status):
-    count, seen = TranslateTask.count, []
-
-    def stop(self, batch):
-        seen.append(batch)
-        if len(seen) == 3:
-            signal.raise_signal(number)
-        return count(self, batch)
-
-    monkeypatch.setattr(TranslateTask, "count", stop)
-    found, out, err = train("--out", tmp_path / "run", "--epochs", "2", "--quiet")
-    assert (found, out) == (status, "")
-    assert err == (
-        f"Stopped and saved. {tmp_path / 'run'}: step 3, 0 s of training. The same command goes on.\n"
-    )  # fmt: skip
-    assert train("--out", tmp_path / "run", "--epochs", "2", "--quiet") == (0, "", "")
-    assert load_state(tmp_path / "run" / "resume.safetensors")["standing"]["step"] == 10
 
 
 def zip_up(folder: pathlib.Path, **members: str) -> bytes:
@@ -296,13 +274,3 @@ def test_damaged_runs(complaint, tmp_path, tsv, finished, name, damage, words):
     line = complaint("train", "translate", "--data", tsv, "--out", folder, *TINY, "--epochs", "2")
     assert words in line
     assert {entry.name: entry.read_bytes() for entry in folder.iterdir()} == before
-
-
-def test_other_options_are_another_run(complaint, tmp_path, tsv, finished):
-    shutil.copytree(finished, tmp_path / "run")
-    line = complaint(
-        "train", "translate", "--data", tsv, "--out", tmp_path / "run", *TINY, "--epochs", "2", "--lr", "1"
-    )
-    assert line == (
-        f"{tmp_path / 'run'} was begun with recipe.lr=0.0015, now it is 1.0: name a new folder, or give the same."
-    )
