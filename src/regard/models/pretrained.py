@@ -279,7 +279,8 @@ def _refuse_kind(place: pathlib.Path, name: str, *wanted: str) -> RegardError:
 
 def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:
     """Numbers beyond what the weights can be of would take forever, or all memory, before anyone saw that."""
-    limits = {"num_hiddens": math.isqrt(num_bytes), "max_len": MOST_POSITIONS}
+    # rows that only some models have may stand in any config
+    limits = {"num_hiddens": math.isqrt(num_bytes), "max_len": MOST_POSITIONS, "num_grams": MOST_POSITIONS}
     for name, value in asdict(config).items():
         most = count if name.endswith("layers") else limits.get(name, num_bytes)
         if type(value) is int and value > most:
