@@ -104,7 +104,7 @@ def test_long_texts_are_cut_and_none_of_them_is_lost(is_framed):
     assert (found.types, found.others) == (None, None)
     for ids, letters in zip(found.ids, found.letters, strict=True):
         words = lexicon.tokenizer.list_tokens(ids[is_framed:])
-        assert letters == [[]] * is_framed + [lexicon.letters.encode(word) for word in words]
+        assert letters == [[]] * is_framed + [[BOS, *lexicon.letters.encode(word), EOS] for word in words]
 
 
 def test_half_of_the_pairs_are_of_one_document():
@@ -165,6 +165,10 @@ def test_a_validation_hides_the_same_and_training_other_words_each_epoch(make):
     assert first["perplexity"] == pytest.approx(math.exp(first["loss"]))
     masked = [next(x._batch(x.valid, 0, 1, shuffle=False).walk()).labels for x in (task, other)]
     assert torch.equal(*masked)
+    # and so are its pairs of texts, for all seeds
+    paired = [prepare(make(has_next=True, recipe={"seed": seed})) for seed in (0, 1)]
+    assert paired[0].valid == paired[1].valid
+    assert paired[0].train != paired[1].train
     rights = total = 0
     for batch in task._batch(task.valid, 0, 1, shuffle=False).walk():
         chosen = batch.labels != NO_LABEL
@@ -222,7 +226,7 @@ def test_blanks_are_filled_with_the_best_words(tmp_path):
     # by hand: the full stop stays a sign of its own, and what is hidden has no letters
     text = "the cat sat on the."
     ids, words = lexicon.tokenizer.encode(text), ["the", "cat", "sat", "on", "the", "."]
-    spelled = [[] if n in (1, 4) else lexicon.letters.encode(word) for n, word in enumerate(words)]
+    spelled = [[] if n in (1, 4) else [BOS, *lexicon.letters.encode(word), EOS] for n, word in enumerate(words)]
     width = max(map(len, spelled))
     spelling = torch.tensor([[row + [PAD] * (width - len(row)) for row in spelled]])
     for place in (1, 4):

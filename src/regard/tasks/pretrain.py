@@ -147,7 +147,7 @@ class PretrainTask(Learning):
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         positions = model.config.max_len if model.config.position == "learned" else None
         limit = min((x for x in (job.max_length, job.max_tokens, positions) if x is not None), default=None)
-        # what is hidden from a validation is the same for all seeds: runs compare
+        # what a validation asks is the same for all seeds: runs compare
         self.train, self.valid = (
             read_documents(lexicon, part, limit, job.recipe.seed if part is train else 0, has_next=job.has_next)
             for part in (train, valid)
