@@ -229,7 +229,7 @@ def test_what_is_no_embedder_is_one_line(tmp_path, folder):
     seq2seq.Seq2Seq.from_config(seq2seq.Config(5, 5, embed_size=4, num_hiddens=4)).save_pretrained(tmp_path)
     with pytest.raises(RegardError, match="is of a Seq2Seq: name a run of classify, tag or pretrain"):
         Embedder.load(tmp_path, "cpu")
-    with pytest.raises(RegardError, match="model_type 'bert'"):
+    with pytest.raises(RegardError, match="is a folder of Hugging Face's: put hf: before its name"):
         Embedder.load(folder, "cpu")
     embedder = Embedder.load(f"hf:{folder}", "cpu")
     with pytest.raises(RegardError) as error:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.data.wordpiece import WordPiece
 from regard.models.bert import Bert
+from regard.models.bert_folder import read_entries
 from regard.models.encoder import Encoder
 from regard.models.files import name_fault, read_json, tell
 from regard.models.pretrained import load_pretrained
@@ -84,6 +85,8 @@ class Embedder:
                 raise name_fault(inside, cause, RESTORE)
             made = Recipe(recipe.pooling, recipe.is_normal, most, recipe.lowercase)
             return cls(bert, Lexicon(tokenizer), made)
+        if read_entries(place).get("model_type") == "bert":
+            raise name_fault(place, "is a folder of Hugging Face's", "put hf: before its name")
         model = load_pretrained(place, where)
         if not isinstance(model, Encoder):
             raise name_fault(place, f"is of a {type(model).__name__}", "name a run of classify, tag or pretrain")
