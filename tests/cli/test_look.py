@@ -116,6 +116,7 @@ def test_comparisons(command, run_folder, transformer, tmp_path):
     assert len(data["models"]) == 2
     assert ["北", "京", "<eos>"] in [side["labels"] for side in data["sides"]]
     assert command("look", transformer, TEXT, "--target", "xi'an", "--other", run_folder, "--out", out, *QUICK)[0] == 0
+    assert read_data(out)["models"] == [f"A: {transformer.name}", f"B: {run_folder.name}"]
     names = {(entry["model"], entry["name"]) for entry in read_data(out)["entries"]}
     assert {(0, "decoder.0.attention2"), (1, "decoder")} <= names
 
@@ -201,6 +202,8 @@ def test_a_tagger_and_a_guess_in_the_terminal(command, reader, complaint):
     assert (status, lines[0]) == (0, f"please help → {' '.join(tagged)}")
     assert [line.split()[0] for line in lines[2:]] == tagged
     status, out, _ = command("look", reader("words"), "please ___ me", *QUICK)
+    page = run / "a.html"
+    assert command("look", run, "please help", "--out", page, *QUICK)[1].startswith("2 heads of 1 attention over 2 ")
     # only the row of the blank
     assert len(out.splitlines()) == 3
     assert out.splitlines()[2].startswith("  ___/")

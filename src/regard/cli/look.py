@@ -23,6 +23,8 @@ EXAMPLES = """\
   regard look hf:models/minilm "The cat sat on the mat" --out cat.html
   regard look hf:models/vit --image cat.png --out cat.html"""
 
+# sides with the tokens of another, or with none
+AGAIN = ("inputs", "tags", "words", "label")
 # tokens whose rows the terminal lists
 MOST_ROWS = 40
 # and weights that are not worth a word
@@ -108,7 +110,8 @@ def look(
         print(f"The most telling head is in {picture}.", file=sys.stderr)
     if out is not None:
         with _wait("writing the page", given):
-            sight.page(out, title=title, lang=lang, heads=heads, other=again)
+            names = None if other is None else (Path(run).name, Path(other).name)
+            sight.page(out, title=title, lang=lang, heads=heads, other=again, names=names)
         print(f"{_summarise(sight)}. The page is {out} ({_measure(out)}): open it in a browser.")
     elif picture is None and save is None:
         _show(sight, query)
@@ -169,7 +172,7 @@ def _wait(title: str, text: str | None) -> Iterator[None]:
 
 def _summarise(sight: Sight) -> str:
     counts = [look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values()]
-    tokens = " and ".join(f"{len(x)}" for side, x in sight.tokens.items() if side != "inputs")
+    tokens = " and ".join(f"{len(x)}" for side, x in sight.tokens.items() if side not in AGAIN)
     heads, attentions = sum(counts), len(counts)
     return (
         f"{heads} head{'s' if heads != 1 else ''} of {attentions} attention{'s' if attentions != 1 else ''}"

@@ -13,6 +13,8 @@ from regard.views.page import Labels, page
 from regard.watching import Seen
 
 Pair = tuple[str, str]
+# a text that looks at itself: as it is, with tags, with guesses
+OWN = {("text", "text"), ("tags", "text"), ("words", "text")}
 # characters of a text in a title
 SHORT = 120
 
@@ -47,11 +49,14 @@ class Sight:
 
     def page(
         self, out: str | os.PathLike[str] | None, *, title: str | None = None, lang: str = "en", heads: int = 8,
-        other: Sight | None = None,
+        other: Sight | None = None, names: tuple[str, str] | None = None,
     ) -> Any:  # fmt: skip
-        """Write the page of `regard.views.page`; `other` is compared with this one."""
+        """Write the page of `regard.views.page`; `other` is compared with this one, `names` are those of the two."""
         theirs = other.sides if other else {}
         sides = {**theirs, **self.sides}
+        for name in [name for name in theirs if {sides[name], theirs[name]} <= OWN and sides[name] != theirs[name]]:
+            # both are of a text that looks at itself, whatever was said of its words
+            sides[name], theirs = ("text", "text"), {**theirs, name: ("text", "text")}
         # the page knows an attention by its name, in both
         for name in [name for name, pair in theirs.items() if pair != sides[name]][:1]:
             raise RegardError(f"look other has {name[:60]!r} between other texts than this one: write two pages.")
@@ -60,7 +65,7 @@ class Sight:
         return page(
             self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
             other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
-            skip=self.skip, sides=sides, produced=self.said is not None and "inputs" in self.tokens,
+            skip=self.skip, sides=sides, names=names, produced=self.said is not None and "inputs" in self.tokens,
         )  # fmt: skip
 
     def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
