@@ -2,16 +2,22 @@
 
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
+import typer
 
 import regard
 from regard import cli
 from regard.cli import app, main
 from regard.cli.files import name_program
+from regard.cli.training import Training
 
+ASK = ("translate", "tag", "classify", "summarize")
 SRC = pathlib.Path(__file__).parents[2] / "src"
 
 
@@ -19,11 +25,11 @@ SRC = pathlib.Path(__file__).parents[2] / "src"
 def test_help_lists_the_commands(command, arguments):
     status, out, err = command(*arguments)
     assert (status, err) == (0, "")
-    for name in ("translate", "evaluate", "--version"):
+    for name in (*ASK, "train", "fill", "embed", "evaluate", "look", "--version"):
         assert name in out
 
 
-@pytest.mark.parametrize("name", ["translate", "evaluate"])
+@pytest.mark.parametrize("name", [*ASK, "evaluate"])
 def test_help_of_a_command_has_examples_that_parse(command, name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = command(name, "--help")
@@ -37,6 +43,38 @@ def test_help_of_a_command_has_examples_that_parse(command, name, monkeypatch):
         assert f"regard {name} runs/" in example
     # nothing asked, help given
     assert command(name)[:2] == (0, out)
+
+
+@pytest.mark.parametrize("name", [*ASK, "pretrain"])
+def test_what_trains_has_the_same_options(command, name):
+    status, out, _ = command("train", name, "--help")
+    assert status == 0
+    given = re.findall(r"^  (--[a-z-]+)", out.partition("Options:\n")[2], re.MULTILINE)
+    assert len(set(given)) == len(given)
+    for field in fields(Training):
+        assert f"--{field.name.replace('_', '-')}" in given
+    # what is decided by the data comes first, the machine last
+    assert given[:2] == ["--out", "--data"]
+    assert given[-1] == "--quiet"
+
+
+def list_commands(group, *names):
+    for name, inner in getattr(group, "commands", {}).items():
+        yield from list_commands(inner, *names, name) if hasattr(inner, "commands") else [((*names, name), inner)]
+
+
+def test_all_examples_are_command_lines():
+    known = dict(list_commands(typer.main.get_command(app.app)))
+    for names, leaf in known.items():
+        examples = leaf.epilog.partition("Examples:\n")[2].splitlines()
+        assert len(examples) >= 2, names
+        for example in examples:
+            words = shlex.split(example)
+            # what comes before is a pipe, or starts processes
+            words = words[words.index("regard") + 1 :]
+            path = tuple(words[: 2 if words[0] == "train" else 1])
+            # raises where an option is unknown, or has no value
+            known[path].make_context(" ".join(path), words[len(path) :])
 
 
 def test_version(command):

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from regard.tasks.summarizer import Summary
 
 EXAMPLES = """\
-  regard summarize runs/short "please give me two tickets to xi'an tomorrow"
-  regard summarize runs/news --input sentences.txt --ratio 0.3 --output shorter.txt
-  echo "The cat sat on the mat." | regard summarize runs/short --json"""
+  regard summarize runs/short "please give me two tickets to xi'an"
+  regard summarize runs/news --input long.txt --ratio 0.3 --output short.txt
+  echo "give me two tickets" | regard summarize runs/short --json"""
 
 
 def summarize(

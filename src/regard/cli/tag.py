@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   regard tag runs/tags "please give me two tickets to xi'an"
-  regard tag runs/tags --input sentences.txt --format conllu --output sentences.conllu
+  regard tag runs/tags --input a.txt --format conllu --output a.conllu
   echo "The cat sat ." | regard tag runs/tags --words --json"""
 
 FORMATS = ("line", "words", "conllu")
