@@ -1,7 +1,8 @@
 """Whether a run that is stopped at any moment comes to the same end: kill it, go on, and compare every bit.
 
-A small translator is trained without a stop, then again with stops: SIGKILL at random moments and inside saves, SIGTERM
-and SIGINT, full disks. After each stop the same command goes on, by itself, now and then from another place.
+Small models of several tasks are trained without a stop, then again with stops: SIGKILL at random moments and inside
+saves, SIGTERM and SIGINT, full disks. After each stop the same command goes on, by itself, now and then from another
+place.
 """
 
 from __future__ import annotations
@@ -26,17 +27,29 @@ from tools.disks import fill_disk, mount_disk
 
 # what a run may be made of; each is trained once without a stop
 SMALL = ("--limit", "250", "--batch-size", "16", "--max-steps", "40", "--accelerator", "cpu", "--tokens", "words")
+GRU = ("--set", "num_hiddens=16", "--set", "embed_size=8")
+ENCODER = (
+    *("--set", "num_hiddens=16", "--set", "num_heads=2", "--set", "ffn_num_hiddens=16", "--set", "num_layers=1"),
+    *("--set", "num_grams=50", "--validate-every", "9"),
+)
+# a task, and its options
 KINDS: dict[str, tuple[str, ...]] = {
     "accumulated and averaged": (
-        *("--set", "num_hiddens=16", "--set", "embed_size=8", "--set", "dropout=0.2"),
+        *("translate", *GRU, "--set", "dropout=0.2"),
         *("--accumulate", "2", "--average", "0.9", "--validate-every", "7"),
     ),
+    "tagger": ("tag", *ENCODER, "--average", "0.9"),
     "transformer": (
-        *("--model", "transformer", "--set", "num_hiddens=16", "--set", "num_heads=2", "--set", "ffn_num_hiddens=16"),
+        *("translate", "--model", "transformer"),
+        *("--set", "num_hiddens=16", "--set", "num_heads=2", "--set", "ffn_num_hiddens=16"),
         *("--warmup", "10", "--schedule", "cosine", "--validate-every", "9"),
     ),
-    "plain": ("--set", "num_hiddens=16", "--set", "embed_size=8", "--swap"),
-}  # fmt: skip
+    "classifier": ("classify", *ENCODER, "--set", "word_dropout=0.1", "--pooling", "hard"),
+    "plain": ("translate", *GRU, "--swap"),
+    "pre-trained": ("pretrain", *ENCODER, "--accumulate", "2"),
+}
+# the data of each task
+FILES = {"translate": "pairs.tsv", "tag": "tags.txt", "classify": "texts.tsv", "pretrain": "texts.txt"}
 # longer than any attempt takes
 LIMIT = 120.0
 
@@ -105,7 +118,8 @@ class Trial:
     wholes: dict[str, tuple[pathlib.Path, float]] = field(default_factory=dict)
 
     def name_command(self, kind: str) -> tuple[str, ...]:
-        return ("train", "translate", "--data", str(self.place / "pairs.tsv"), *SMALL, *KINDS[kind], "--quiet")
+        task, *options = KINDS[kind]
+        return ("train", task, "--data", str(self.place / FILES[task]), *SMALL, *options, "--quiet")
 
     def begin(self, kind: str, parent: pathlib.Path | None = None) -> Run:
         self.counts["runs"] += 1
@@ -241,14 +255,22 @@ def prepare(place: pathlib.Path) -> None:
     import torch
 
     import regard.cli.app
+    import regard.tasks.pretrain
     import regard.tasks.translate
     import regard.views.curves  # noqa: F401
+    from regard.data.grammar import list_tagged, split_polite
     from regard.data.phrasebook import draw_pairs
 
     # a thread would not survive the fork
     torch.set_num_threads(1)
-    lines = (f"{source}\t{target}\n" for source, target in draw_pairs(400))
-    (place / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+    pairs, tagged = draw_pairs(400), list_tagged()[:8000:20]
+    for name, lines in (
+        ("pairs.tsv", (f"{source}\t{target}" for source, target in pairs)),
+        ("texts.txt", (target for _, target in pairs)),
+        ("texts.tsv", (f"{text}\t{label}" for text, label in split_polite().train[:400])),
+        ("tags.txt", ("\n".join(map("\t".join, zip(*one, strict=True))) + "\n" for one in tagged)),
+    ):
+        (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
