@@ -75,7 +75,7 @@ def test_stopped_and_gone_on_with(train, tmp_path, monkeypatch, finished, name, 
         assert x.equal(other["model"][key]), key
 
 
-@TASKS
+@pytest.mark.parametrize("name", ["translate", "tag", "pretrain"])
 def test_other_options_are_another_run(complaint, data, tmp_path, finished, name):
     shutil.copytree(finished(name), tmp_path / "run")
     arguments = (*KINDS[name].arguments, "--data", data(name), "--out", tmp_path / "run", "--epochs", "2")
@@ -84,7 +84,7 @@ def test_other_options_are_another_run(complaint, data, tmp_path, finished, name
     assert line.endswith(", now it is 1.0: name a new folder, or give the same.")
 
 
-@pytest.mark.parametrize("name", ["tag", "pretrain"])
+@pytest.mark.parametrize("name", ["tag"])
 @pytest.mark.parametrize("file", ["resume.safetensors", "resume.json", "tokenizer.json", "model.safetensors"])
 def test_damaged_runs(complaint, data, tmp_path, finished, name, file):
     folder = tmp_path / "run"
@@ -104,7 +104,7 @@ BAD = {
     "code": ("", lambda raw: b"\x80\x04cos\nsystem\n", "line 1 is not UTF-8 (byte 0x80 at 0)"),
     "long": ("", lambda raw: b"a" * 2_000_000, "line 1 is longer than 1,000,000 bytes"),
     "cut": (".gz", lambda raw: gzip.compress(raw)[:-20], " (Compressed file ended"),
-    "bomb": (".gz", lambda raw: gzip.compress(bytes(50_000_000)), "line 1 is longer than 1,000,000 bytes"),
+    "bomb": (".gz", lambda raw: gzip.compress(bytes(2_000_000)), "line 1 is longer than 1,000,000 bytes"),
     "plain": (".gz", lambda raw: raw, "is damaged after line 0 (Not a gzipped file"),
     "other": (".bin", lambda raw: raw, "must end in "),
 }
@@ -117,7 +117,9 @@ def test_bad_data(complaint, data, tmp_path, name, fault):
     file = tmp_path / (KINDS[name].file + end)
     file.write_bytes(change(KINDS[name].data))
     new = ("--out", tmp_path / "new" / "run")
-    for given in (("--data", file), ("--data", data(name), "--valid", file)):
+    # what validates is read by the same readers
+    ways = [("--data", file), ("--data", data(name), "--valid", file)]
+    for given in ways if fault == "latin" else ways[:1]:
         line = complaint(*KINDS[name].arguments, *given, *new)
         assert line.startswith(str(file))
         assert words in line
@@ -134,7 +136,7 @@ OPTIONS = {
     "tag --set num_hiddens=big": "Config num_hiddens must be ",
     "tag --metric bleu": "metric must be one of loss, accuracy, f1, got 'bleu'.",
     "tag --tokens nonsense": "kind must be one of 'bpe', 'words', 'spaces', 'characters', got 'nonsense'.",
-    "tag --tokens bpe": "letters are for tokens that are words: take tokens words or spaces, not 'bpe'.",
+    "tag --tokens bpe --letters": "letters are for tokens that are words: take tokens words or spaces, not 'bpe'.",
     "tag --column nothing": "{data} has two columns, a word and its tag: leave column='nothing' out.",
     "tag --from nowhere": "nowhere",
     "tag --from nowhere --tokens words": "Invalid value: --tokens is decided by what --from names: leave it out" + HELP,
