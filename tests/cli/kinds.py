@@ -26,7 +26,7 @@ class Kind:
     options: tuple[str, ...] = ENCODER
     task: type = LabelTask
     # settings without which chance has no part in it
-    steady: tuple[str, ...] = ("--set", "dropout=0.0", "--set", "embed_dropout=0.0")
+    steady: tuple[str, ...] = tuple(f"--set={name}dropout=0.0" for name in ("", "embed_", "attention_", "word_"))
     # how it is used
     use: str = ""
 

@@ -14,32 +14,17 @@ import zipfile
 import pytest
 
 from regard.tasks.translate import TranslateTask
+from tests.cli.kinds import KINDS
 from tests.cli.small import PAIRS
 
 pytest.importorskip("lightning")
 
-TINY = ("--set", "num_hiddens=8", "--set", "embed_size=6", "--set", "dropout=0.0", "--limit", "80", "--tokens", "words",
-        "--batch-size", "16", "--accelerator", "cpu")  # fmt: skip
-LINES = "".join(f"{source}\t{target}\n" for source, target in PAIRS[:120]).encode()
+TINY, LINES = KINDS["translate"].arguments[2:], KINDS["translate"].data
 
 
-@pytest.fixture(scope="session")
-def tsv(tmp_path_factory):
-    file = tmp_path_factory.mktemp("data") / "pairs.tsv"
-    file.write_bytes(LINES)
-    return file
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory, tsv):
-    """A run to copy."""
-    from regard.cli import main
-
-    folder = tmp_path_factory.mktemp("runs") / "done"
-    assert (
-        main(["train", "translate", "--data", str(tsv), "--out", str(folder), *TINY, "--epochs", "2", "--quiet"]) == 0
-    )
-    return folder
+@pytest.fixture
+def tsv(data):
+    return data("translate")
 
 
 @pytest.fixture
@@ -232,7 +217,7 @@ def test_a_place_without_rights(complaint, tmp_path, tsv):
 
 
 def test_a_run_in_use(complaint, tmp_path, tsv, finished):
-    shutil.copytree(finished, tmp_path / "run")
+    shutil.copytree(finished("translate"), tmp_path / "run")
     with open(tmp_path / "run" / ".lock") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         line = complaint("train", "translate", "--data", tsv, "--out", tmp_path / "run", *TINY, "--epochs", "2")
@@ -265,7 +250,7 @@ def flip(raw: bytes) -> bytes:
 )
 def test_damaged_runs(complaint, tmp_path, tsv, finished, name, damage, words):
     folder = tmp_path / "run"
-    shutil.copytree(finished, folder)
+    shutil.copytree(finished("translate"), folder)
     if damage is None:
         (folder / name).unlink()
     else:

@@ -52,15 +52,15 @@ class Encoding:
     ] = None
     vocab_size: Annotated[int | None, Some("N", "Most tokens of the vocabulary.  [default: by the task]")] = None
     min_count: Annotated[int | None, Some("N", "Rarer tokens are not learned.  [default: 1]", min=1)] = None
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Learn from text in lower case.")] = False
+    lowercase: Annotated[
+        bool | None,
+        Some(None, "Learn from text in lower case.  [default: by the task]", "--lowercase/--keep-case"),
+    ] = None
     form: Annotated[str | None, Some("FORM", "Unicode: NFC, or NFKC to fold widths.  [default: NFC]")] = None
     letters: Annotated[
         bool | None,
-        typer.Option(
-            "--letters/--no-letters", help="Read words by their letters, too.  [default: by the task]",
-            show_default=False,
-        ),
-    ] = None  # fmt: skip
+        Some(None, "Read words by their letters, too.  [default: by the task]", "--letters/--no-letters"),
+    ] = None
     batch_size: Annotated[
         int | None, Some("N", "Texts in a batch.  [default: by the task, or as --max-tokens fits]", min=1)
     ] = None
@@ -71,13 +71,13 @@ class Encoding:
     def read(self, **changes: Any) -> dict[str, Any]:
         """What was given of a job; `changes` are settings of the model that have an option of their own."""
         if self.start is not None:
-            given = [name for name in DECIDED if getattr(self, name) not in (None, False)]
-            if given or self.letters is not None:
-                name = (given or ["letters"])[0].replace("_", "-")
-                raise typer.BadParameter(f"--{name} is decided by what --from names: leave it out")
+            for name in DECIDED:
+                if getattr(self, name) is not None:
+                    option = name.replace("_", "-")
+                    raise typer.BadParameter(f"--{option} is decided by what --from names: leave it out")
         found = {
             "preset": self.preset, "start": self.start, "tokens": self.tokens, "vocab_size": self.vocab_size,
-            "min_count": self.min_count, "lowercase": self.lowercase or None, "form": self.form,
+            "min_count": self.min_count, "lowercase": self.lowercase, "form": self.form,
             "has_letters": self.letters, "batch_size": self.batch_size, "max_tokens": self.max_tokens,
             "max_length": self.max_length, "label_smoothing": self.label_smoothing,
         }  # fmt: skip

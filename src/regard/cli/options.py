@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import typer
 
 
-def Some(metavar: str, help: str, *names: str, **limits: Any) -> Any:  # noqa: N802
+def Some(metavar: str | None, help: str, *names: str, **limits: Any) -> Any:  # noqa: N802
     """An option whose default hangs on others."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=False, **limits)
 

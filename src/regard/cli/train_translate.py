@@ -40,10 +40,7 @@ def translate(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Learn from text in lower case.")] = False,
     form: Annotated[str, typer.Option(metavar="FORM", help="Unicode: NFC, or NFKC to fold widths.")] = "NFC",
     shared: Annotated[
-        bool | None,
-        typer.Option(
-            "--shared/--apart", help="One vocabulary for both sides.  [default: by the model]", show_default=False
-        ),
+        bool | None, Some(None, "One vocabulary for both sides.  [default: by the model]", "--shared/--apart")
     ] = None,
     joiner: Annotated[
         str | None, Some("MARK", "Marks cuts within words of text that comes with them, as '@@ '.")
