@@ -3,9 +3,11 @@
 import gzip
 import shutil
 import signal
+from dataclasses import asdict
 
 import pytest
 
+from regard.cli.training import Training
 from regard.tasks.state import load_state
 from tests.cli.kinds import ENCODER, KINDS
 
@@ -198,3 +200,20 @@ def test_without_data_the_phrasebook_is_learned(command, tmp_path, name):
     assert '"data": ["phrasebook"]' in " ".join((tmp_path / "run" / "config.json").read_text().split()).replace(
         '[ "', '["'
     ).replace('" ]', '"]')
+
+
+def test_options_reach_the_recipe_and_the_job(command, tmp_path, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(Training, "run", lambda self, train, job, out, use: jobs.append(job))
+    recipe = {"epochs": 3, "max_steps": 7, "accumulate": 2, "lr": 0.5, "warmup": 4, "schedule": "linear",
+              "weight_decay": 0.25, "clip": 2.0, "average": 0.75, "patience": 5, "validate_every": 6, "save_every": 8,
+              "seed": 9}  # fmt: skip
+    own = {"preset": "small", "vocab_size": 99, "min_count": 3, "form": "NFKC", "max_tokens": 500, "max_length": 60}
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in {**recipe, **own}.items()]
+    for name in ("tag", "classify", "pretrain", "summarize"):
+        options = (*given, "--keep-case", "--set", "num_heads=2", "--label-smoothing", "0.2", "--limit", "11")
+        assert command("train", name, "--out", tmp_path / "run", *options, "--model", "gru")[0] == 0
+        job = asdict(jobs.pop())
+        assert {**job["recipe"], **recipe} == job["recipe"]
+        assert {**job, **own, "model": "gru", "lowercase": False, "label_smoothing": 0.2} == job
+        assert (job["batch_size"], job["changes"]["num_heads"], job["corpus"]["limit"]) == (None, 2, 11)
