@@ -209,7 +209,7 @@ def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = 
     """Sentences in one of three tones, (text, "polite" | "plain" | "rude"), by part; as many in each tone.
 
     >>> split_polite().test[1]
-    ('well , is luoyang far from guangzhou , he asks', 'plain')
+    ('is there a bus from chongqing to dunhuang , he asks', 'plain')
 
     What is asked is the same in all tones; only what is said around it decides. Held out as in `split_tagged`.
     """
@@ -291,7 +291,8 @@ def _split(held_out: float, seed: int) -> Split:
     """The pairs of the phrasebook in parts of a size to train on quickly."""
     train, asked = split_pairs(held_out, seed)
     few, valid, test = SIZES
-    return Split(train[:few], asked[test : test + valid], asked[:test])
+    # patterns take turns until the rare ones are used up: each part has its share of these
+    return Split(train[:few], asked[1 : 2 * valid : 2], asked[: 2 * test : 2])
 
 
 def _check(language: Language) -> Language:

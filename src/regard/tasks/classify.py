@@ -12,7 +12,10 @@ from regard.data.labelled import read_labelled
 from regard.data.split import Split
 from regard.tasks.corpus import SHARED, Examples, Fits
 from regard.tasks.evaluate import is_unspaced
-from regard.tasks.job import EncoderJob
+from regard.tasks.job import MODELS, SMALL, TURNED, EncoderJob
+
+# a few thousand texts are soon known by heart: most of each is hidden in turn
+DROPS = {"dropout": 0.3, "embed_dropout": 0.5, "token_dropout": 0.2, "word_dropout": 0.2, "spelling": "grams"}
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,20 @@ class ClassifyJob(EncoderJob):
     """All that decides what a classifier learns: see `EncoderJob`."""
 
     corpus: Examples = field(default_factory=LabelledCorpus)
+    batch_size: int | None = 64
     metric: str = "accuracy"
 
     task: ClassVar[str] = "classify"
     head: ClassVar[str] = "classes"
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
-        "gru": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
-        "cnn": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        name: {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.99} for name in MODELS
+    } | {
         "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
     }
+
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "attention": {**TURNED, **DROPS}, "gru": {**SMALL, **DROPS}, "cnn": {**SMALL, **DROPS, "norm_first": True},
+    }  # fmt: skip
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "characters" if is_unspaced(texts) else "words"

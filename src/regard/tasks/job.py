@@ -17,6 +17,9 @@ from regard.tasks.recipe import Recipe
 MODELS = ("attention", "gru", "cnn")
 # whether more is better, by what validation may decide by
 METRICS = {"loss": False, "accuracy": True, "f1": True}
+# small embeddings that are not scaled, letters and positions by turning: what suits few examples, by trial
+SMALL: dict[str, Any] = {"scales_embedding": False, "start_std": 0.1}
+TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.1}
 # settings of a model that its data decide
 FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
 
@@ -27,8 +30,8 @@ class EncoderJob:
 
     `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
     to begin from: a run of `pretrain`, or hf:FOLDER of a BERT, whose tokenizer and sizes are then taken over. Tokens
-    are kinds of `train_tokenizer`, or "auto". With `has_letters` words are also read by how they are written. `metric`
-    decides which weights are kept: the validation's "loss", "accuracy" or "f1".
+    are kinds of `train_tokenizer`, or "auto". With `has_letters` words are also read by how they are written; None does
+    so where tokens are words. `metric` decides which weights are kept: the validation's "loss", "accuracy" or "f1".
     """
 
     model: str = "attention"
@@ -42,7 +45,7 @@ class EncoderJob:
     min_count: int = 1
     lowercase: bool = False
     form: str = "NFC"
-    has_letters: bool = False
+    has_letters: bool | None = None
     batch_size: int | None = 32
     max_tokens: int | None = None
     max_length: int | None = 512
@@ -95,11 +98,17 @@ class EncoderJob:
         """The kind of tokens, where it is left to the text."""
         raise NotImplementedError
 
+    def reads_letters(self, texts: Sequence[Any]) -> bool:
+        """Whether words of these texts are read by how they are written, too."""
+        if self.has_letters is not None:
+            return self.has_letters
+        return (self.choose_kind(texts) if self.tokens == "auto" else self.tokens) in ("words", "spaces")
+
     def train_lexicon(self, texts: Sequence[Any]) -> Lexicon:
         """A new one for these texts."""
         kind = self.choose_kind(texts) if self.tokens == "auto" else self.tokens
         return Lexicon.train(
-            texts, kind, has_letters=self.has_letters, is_framed=self.is_framed, vocab_size=self.vocab_size,
+            texts, kind, has_letters=self.reads_letters(texts), is_framed=self.is_framed, vocab_size=self.vocab_size,
             lowercase=self.lowercase, form=self.form, min_count=self.min_count,
         )  # fmt: skip
 

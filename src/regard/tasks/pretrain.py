@@ -83,6 +83,8 @@ class PretrainJob(EncoderJob):
     """
 
     corpus: TextCorpus = field(default_factory=TextCorpus)
+    # slower, and what words are made of is learned from so much text anyway
+    has_letters: bool | None = False
     metric: str = "loss"
     rate: float = 0.15
     has_next: bool = False

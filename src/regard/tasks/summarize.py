@@ -20,6 +20,7 @@ from regard.tasks.fit import Standing
 from regard.tasks.job import MODELS, EncoderJob
 from regard.tasks.label import LabelTask, train_labels
 from regard.tasks.recipe import Machine
+from regard.tasks.tag import TagJob
 from regard.tasks.translate import Job, train_translator
 
 TASK = "summarize"
@@ -52,21 +53,18 @@ class SummarizeJob(EncoderJob):
 
     corpus: ShortCorpus = field(default_factory=ShortCorpus)
     lowercase: bool = True
-    has_letters: bool = True
     metric: str = "f1"
 
     task: ClassVar[str] = TASK
     head: ClassVar[str] = "tags"
     is_worded: ClassVar[bool] = True
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
-        "gru": {"lr": 2e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
-        "cnn": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.99} for name in MODELS
+    } | {
         "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
     }
 
-    # names are what is kept, and most are seen once
-    styles: ClassVar[Mapping[str, dict[str, Any]]] = {name: {"word_dropout": 0.1} for name in MODELS}
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = TagJob.styles
 
     def part(self) -> Split:
         return Split(*(list(Kept(pairs)) for pairs in self.corpus.part()))

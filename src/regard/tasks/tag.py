@@ -11,7 +11,10 @@ from regard.data.grammar import split_tagged
 from regard.data.split import Split
 from regard.data.tagged import read_tagged
 from regard.tasks.corpus import SHARED, Examples, Fits
-from regard.tasks.job import EncoderJob
+from regard.tasks.job import MODELS, SMALL, TURNED, EncoderJob
+
+# most words of a treebank are rare: few are learned by heart, and how they are written tells the rest
+DROPS = {"dropout": 0.3, "embed_dropout": 0.3, "word_dropout": 0.1}
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,23 @@ class TagJob(EncoderJob):
     """All that decides what a tagger learns: see `EncoderJob`."""
 
     corpus: Examples = field(default_factory=TaggedCorpus)
-    has_letters: bool = True
+    lowercase: bool = True
+    batch_size: int | None = 64
+    label_smoothing: float = 0.1
     metric: str = "accuracy"
 
     task: ClassVar[str] = "tag"
     head: ClassVar[str] = "tags"
     is_worded: ClassVar[bool] = True
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
-        "gru": {"lr": 2e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
-        "cnn": {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.998},
+        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.995} for name in MODELS
+    } | {
         "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
     }
+
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "attention": {**TURNED, **DROPS}, "gru": {**SMALL, **DROPS}, "cnn": {**SMALL, **DROPS, "norm_first": True},
+    }  # fmt: skip
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "spaces"
