@@ -68,5 +68,5 @@ $(READY): pyproject.toml constraints.txt
 	@if [ -e $(BEGUN) ]; then rm -rf $(VENV); fi
 	@mkdir -p $(VENV) && touch $(BEGUN)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@rm -f $(BEGUN) && touch $@
