@@ -11,6 +11,7 @@ from torch import nn
 
 from regard import RegardError
 from regard.models.encoder import HEADS, KINDS, PRESETS, Config, Encoder
+from regard.models.encoder_config import SPELLINGS
 from regard.models.pretrained import load_pretrained
 from regard.models.transformer import Transformer
 from tests.models import small
@@ -58,6 +59,15 @@ def test_base_is_berts():
             {"vocab_size": 3, "word_dropout": 0.1},
             "Config word_dropout needs <unk>, id 3, in the vocabulary, got 3 words.",
         ),
+        (
+            {"vocab_size": 3, "token_dropout": 0.1},
+            "Config token_dropout needs <unk>, id 3, in the vocabulary, got 3 words.",
+        ),
+        ({"token_dropout": -0.1}, "Config token_dropout must lie in [0, 1), got -0.1."),
+        ({"start_std": 10.0}, "Config start_std must lie in [0, 10), got 10.0."),
+        ({"start_std": -0.1}, "Config start_std must lie in [0, 10), got -0.1."),
+        ({"num_grams": 1}, "Config num_grams must be at least 2, got 1."),
+        ({"spelling": "words"}, "Config spelling must be one of 'letters', 'grams', 'both', got 'words'."),
         ({"pad_id": 9}, "Config pad_id must lie in the vocabulary, 0 to 8, got 9."),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
@@ -96,6 +106,56 @@ def test_it_starts_as_it_should():
         linear = model.layers[0].ffn.dense1
         assert linear.weight.abs().max() <= (6 / sum(linear.weight.shape)) ** 0.5
         assert not linear.bias.any()
+
+
+@pytest.mark.parametrize("scales", [True, False])
+def test_it_starts_as_told(scales):
+    torch.manual_seed(0)
+    letters = {"num_characters": 9, "num_grams": 500}
+    config = Config(500, num_hiddens=64, scales_embedding=scales, start_std=0.3, num_types=200, **letters)
+    model = Encoder(config)
+    # runs of letters are added to embeddings as these are after scaling
+    stds = (model.embedding.weight[1:], 0.3), (model.type_embedding.weight, 0.3)
+    for weight, std in (*stds, (model.grams.embedding.weight[1:], 0.3 * (8 if scales else 1))):
+        assert abs(float(weight.detach().std()) / std - 1) < 0.05
+    assert not model.embedding.weight[0].any()
+    assert not model.layers[0].ffn.dense1.bias.any()
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_words_are_read_by_the_spelling_chosen(spelling):
+    model = build(num_characters=9, spelling=spelling, num_grams=50)
+    assert (model.spelling is not None, model.grams is not None) == (spelling != "grams", spelling != "letters")
+    assert build(spelling=spelling).spelling is build(spelling=spelling).grams is None
+    inputs = draw_inputs(num_characters=9)
+    other = {**inputs, "spelling": inputs["spelling"].flip(-1)}
+    assert not model(**inputs).allclose(model(**other))
+
+
+def test_tokens_are_hidden_in_training_alone():
+    model = build(token_dropout=0.25, word_dropout=0.25, kind="cnn", num_characters=9, num_grams=50)
+    ids, spelling = torch.arange(2300).view(100, -1) % 23, draw(100, 23, 5, most=9)
+    words, letters = [], []
+    model.embedding.register_forward_pre_hook(lambda _, args: words.append(args[0]))
+    for part in (model.spelling, model.grams):
+        part.register_forward_pre_hook(lambda _, args: letters.append(args[0]))
+    torch.manual_seed(0)
+    for training in (False, True):
+        model.train(training)(ids, spelling=spelling)
+    assert words[0].equal(ids)
+    assert letters[0].equal(spelling)
+    # <mask> is the last word, and is met as a word besides
+    is_hidden, is_unknown, is_free = letters[2].eq(0).all(-1), words[1] == 3, ids <= 3
+    assert letters[3].equal(letters[2])
+    assert (words[1][is_hidden] == 22).all()
+    assert words[1][is_free].equal(ids[is_free])
+    assert letters[2][is_free | is_unknown].equal(spelling[is_free | is_unknown])
+    others = ~(is_hidden | is_unknown)
+    assert words[1][others].equal(ids[others])
+    assert letters[2][others].equal(spelling[others])
+    # five deviations of 1,900 draws: a word is unknown where it is not hidden
+    assert abs(is_hidden[~is_free].double().mean() - 0.25) < 0.05
+    assert abs(is_unknown[~is_free].double().mean() - 0.75 * 0.25) < 0.05
 
 
 def test_rates_and_norms_are_the_configs():
@@ -228,6 +288,18 @@ def test_a_trunk_is_adopted(kind):
             "Encoder cannot adopt: its num_types is 0, the other's 2; make them equal.",
         ),
         (
+            {"num_characters": 9, "spelling": "grams"}, {"num_characters": 9},
+            "Encoder cannot adopt: its spelling is 'grams', the other's 'both'; make them equal.",
+        ),
+        (
+            {"num_characters": 9, "num_grams": 50}, {"num_characters": 9, "num_grams": 60},
+            "Encoder cannot adopt: its num_grams is 50, the other's 60; make them equal.",
+        ),
+        (
+            {}, {"num_characters": 9},
+            "Encoder cannot adopt: its num_characters is 0, the other's 9; make them equal.",
+        ),
+        (
             {"position": "learned", "max_len": 9}, {"position": "learned", "max_len": 8},
             "Encoder cannot adopt: its position.P is (1, 9, 12), the other's (1, 8, 12); make them equal.",
         ),
@@ -240,6 +312,17 @@ def test_another_trunk_is_refused(mine, theirs, message):
         model.adopt(build(**theirs))
     assert str(error.value) == message
     assert all(x.equal(before[name]) for name, x in model.state_dict().items())
+
+
+def test_letters_are_adopted_and_how_they_are_read_may_be_new():
+    teacher, pupil = (build(num_characters=9, spelling="grams", num_grams=50, dropout=x) for x in (0.0, 0.5))
+    with torch.no_grad():
+        teacher.grams.embedding.weight.add_(1)
+    assert pupil.adopt(teacher) == []
+    assert pupil.grams.embedding.weight.equal(teacher.grams.embedding.weight)
+    # the other never read letters: what its config says of them means nothing
+    kept = build(num_characters=9, spelling="letters", num_grams=50).adopt(build(spelling="grams", num_grams=60))
+    assert {name.split(".")[0] for name in kept} == {"spelling"}
 
 
 def test_only_an_encoder_is_adopted():

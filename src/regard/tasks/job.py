@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.split import Split
+from regard.data.wordpiece import WordPiece
 from regard.models.encoder import Config, Encoder
 from regard.tasks.corpus import Examples
 from regard.tasks.lexicon import Lexicon
@@ -115,6 +116,9 @@ class EncoderJob:
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
         """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
         changes = check_changes(self.model, Config, self.changes)
+        for name in ("word_dropout", "token_dropout"):
+            if changes.get(name) and isinstance(lexicon.tokenizer, WordPiece):
+                raise RegardError(f"{name} knows the special tokens of regard's tokenizers, not BERT's: leave it out.")
         try:
             if trunk is None:
                 options = {"kind": self.model, "num_characters": lexicon.num_characters, "pad_id": lexicon.pad_id}

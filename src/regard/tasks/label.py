@@ -86,7 +86,7 @@ class LabelTask(Learning):
         for batch in rows.walk():
             here = batch.to(fabric.device)
             logits, labels = _ask(model, here), here.labels
-            sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)])
+            sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)], dtype=torch.float64)
             for score in scores.values():
                 score.update(logits.argmax(-1), labels)
         total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()

@@ -47,7 +47,7 @@ class Learning:
 
     def check(self, folder: RunFolder) -> None:
         try:
-            load_pretrained(folder.path)
+            load_pretrained(folder.path, kinds=(type(self._kept),))
         except RegardError as error:
             file = folder.path / (WEIGHTS if f"{WEIGHTS} " in str(error) else CONFIG)
             cause = "is damaged" if file.exists() else "is not there"

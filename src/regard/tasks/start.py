@@ -16,7 +16,7 @@ from regard.models.pretrained import load_pretrained, read_config
 from regard.tasks.folder import RunFolder
 from regard.tasks.hugging import PREFIX
 from regard.tasks.job import EncoderJob
-from regard.tasks.lexicon import Lexicon
+from regard.tasks.lexicon import LETTERS_FILE, Lexicon
 from regard.tasks.translator import find_device
 
 
@@ -41,6 +41,10 @@ def prepare_reading(job: EncoderJob, folder: RunFolder, texts: Sequence[Any]) ->
         has_letters = trunk.config.num_characters > 0
         is_framed = job.changes.get("pooling", trunk.config.pooling) == "first"
     if folder.is_begun():
+        before = folder.read_settings()
+        if trunk is None and any(before.get(name) != getattr(job, name) for name in ("tokens", "has_letters")):
+            # whoever compares settings says so; what is read is still as it was
+            has_letters = (folder.path / LETTERS_FILE).exists()
         lexicon = Lexicon.load(folder.path, has_letters=has_letters)
     elif lexicon is None:
         lexicon = job.train_lexicon(texts)

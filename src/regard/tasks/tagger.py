@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.core import RegardError
 from regard.data import UNK
 from regard.data.words import cut_words
 from regard.models.encoder import Encoder
@@ -79,6 +80,8 @@ class Tagger:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Tagged]:  # fmt: skip
         """A tag for each word of each sentence."""
+        if isinstance(sentences, str):
+            raise RegardError("sentences must be a sequence of them, got one str: put it in a list.")
         lines = [self.cut(x) if isinstance(x, str) else list(x) for x in sentences]
         encoded = self.lexicon.encode_words(lines)
         logits = find_logits(self.model, encoded, batch_size=batch_size, on_progress=on_progress)

@@ -84,7 +84,7 @@ class Translator:
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Translator:
         """The translator of a run; "auto" is a GPU where there is one."""
         place, root = find_device(device), pathlib.Path(folder)
-        model = load_pretrained(root, device=place)
+        model: Any = load_pretrained(root, place, kinds=(Seq2Seq, Transformer))
         joiner = read_config(root).get("training", {}).get("joiner")
         if not isinstance(joiner, str | None):
             raise RegardError(f"{root / 'config.json'}: joiner must be text or null, is {joiner!r}: mend it.")

@@ -1,0 +1,251 @@
+"""Labels of words and texts: where they stand, what they cost and how well they are met, one by one by hand."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from regard import RegardError
+from regard.data.rows import NO_LABEL
+from regard.models import seq2seq
+from regard.tasks.classify import ClassifyJob, LabelledCorpus
+from regard.tasks.folder import RunFolder
+from regard.tasks.label import LabelTask, find_logits, list_labels, open_scores, read_examples
+from regard.tasks.lexicon import Lexicon
+from regard.tasks.tag import TagJob
+from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
+
+for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
+    pytest.importorskip(package)
+
+KINDS = {"tag": (TagJob, TAGGED, TAGS), "classify": (ClassifyJob, LABELLED, MOODS)}
+EACH = pytest.mark.parametrize("name", KINDS)
+
+
+@pytest.fixture(scope="module")
+def prepare():
+    """A task in float64, its model, and the examples."""
+
+    def call(name, **changes):
+        kind, examples, _ = KINDS[name]
+        job = make(kind, **changes)
+        model, lexicon = build(job)
+        task = LabelTask(job, model.double(), lexicon, examples, examples[1:])
+        task.model.eval()
+        return task
+
+    return call
+
+
+def ask(task, text):
+    """Logits of one text alone, a row for each label that it has."""
+    lexicon = task.lexicon
+    (one,) = lexicon.encode_words([text]) if task.job.is_worded else lexicon.encode_texts([text])
+    width = max(map(len, one.letters)) or 1
+    spelling = torch.tensor([[row + [0] * (width - len(row)) for row in one.letters]])
+    with torch.no_grad():
+        logits = task.model(torch.tensor([one.ids]), spelling=spelling)[0]
+    return logits[one.starts].tolist() if task.job.is_worded else [logits.tolist()]
+
+
+def list_pairs(task, examples):
+    """(logits, number of the label) for each label there is."""
+    labels = task.model.config.labels
+    for text, given in examples:
+        given = given if task.job.is_worded else (given,)
+        yield from zip(ask(task, text), map(labels.index, given), strict=True)
+
+
+def cost(logits, label, smoothing=0.0):
+    """Cross entropy by its definition."""
+    total = math.log(sum(map(math.exp, logits)))
+    chances = [total - x for x in logits]
+    return (1 - smoothing) * chances[label] + smoothing * sum(chances) / len(logits)
+
+
+# --- where labels stand -----------------------------------------------------------------------------------------------
+
+
+def test_tags_stand_at_first_pieces():
+    words = (("looking", "cats", "!", "zz"), ("VERB", "NOUN", "PUNCT", "OTHER"))
+    (one, empty), (row, none) = read_examples(tag_job, read_pieces(), TAGS, [words, ((), ())])
+    tokens = ["[CLS]", "look", "##ing", "cat", "##s", "!", "[UNK]", "[SEP]"]
+    assert one.ids == [VOCAB[token] for token in tokens]
+    # a label that the model does not know is none
+    assert row == [NO_LABEL, 3, NO_LABEL, 1, NO_LABEL, 2, NO_LABEL, NO_LABEL]
+    assert (len(empty.ids), none) == (2, [NO_LABEL] * 2)
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+def test_tags_stand_behind_a_frame(is_framed):
+    lexicon = Lexicon.train([words for words, _ in TAGGED], "spaces", is_framed=is_framed)
+    encoded, rows = read_examples(tag_job, lexicon, TAGS, TAGGED)
+    for one, row, (_, tags) in zip(encoded, rows, TAGGED, strict=True):
+        assert len(one.ids) == len(row)
+        assert row == [NO_LABEL] * is_framed + [TAGS.index(tag) for tag in tags]
+
+
+def test_texts_have_one_label_each():
+    lexicon = Lexicon.train([text for text, _ in LABELLED], "words")
+    job = make(ClassifyJob, max_length=2)
+    encoded, labels = read_examples(job, lexicon, MOODS, [*LABELLED, ("the", "odd")])
+    assert labels == [1, 0, 1, 1, 0, NO_LABEL]
+    # training reads no more of a text than is read of it later
+    assert [len(one.ids) for one in encoded] == [2, 2, 1, 2, 1, 1]
+
+
+def test_labels_are_all_there_are_in_order():
+    assert list_labels(tag_job, TAGGED) == list(TAGS)
+    assert list_labels(mood_job, LABELLED) == list(MOODS)
+    assert len(list_labels(mood_job, [("x", str(number)) for number in range(1000)])) == 1000
+
+
+@pytest.mark.parametrize(
+    ("labels", "count", "names"),
+    [(["same"], 1, "same"), ([str(number) for number in range(1001)], 1001, "0, 1, 10"), (["a" * 99], 1, "a" * 40)],
+)
+def test_too_few_or_too_many_labels(labels, count, names):
+    job = replace(mood_job, corpus=LabelledCorpus(("a.tsv", "b" * 99)))
+    with pytest.raises(RegardError) as error:
+        list_labels(job, [("x", label) for label in labels])
+    files = ("a.tsv and " + "b" * 99)[:60]
+    message = f"labels must be from 2 to 1000 different ones, {files} has {count} ({names}): name another column."
+    assert str(error.value) == message
+    assert len(message) <= 200
+
+
+# --- what they cost ---------------------------------------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_the_loss_is_the_formula(prepare, name, smoothing):
+    task = prepare(name, label_smoothing=smoothing)
+    examples, seen = KINDS[name][1], 0
+    batches = [*task.batches(0, 1).walk()]
+    assert len(batches) == 3
+    for batch in batches:
+        pairs = [*list_pairs(task, [examples[number] for number in batch.numbers.tolist()])]
+        assert task.count(batch) == len(pairs)
+        expected = sum(cost(*pair, smoothing) for pair in pairs)
+        assert float(task.measure(task.model, batch).detach()) == pytest.approx(expected, rel=1e-10)
+        seen += len(pairs)
+    assert seen == sum(len(given) if name == "tag" else 1 for _, given in examples)
+
+
+@EACH
+def test_a_validation_is_as_by_scikit_learn(prepare, fabric, name):
+    metrics = pytest.importorskip("sklearn.metrics")
+    task = prepare(name, label_smoothing=0.3)
+    with torch.no_grad():
+        found = task.validate(task.model, fabric)
+    pairs = [*list_pairs(task, KINDS[name][1][1:])]
+    said, wanted = [max(range(len(x)), key=x.__getitem__) for x, _ in pairs], [label for _, label in pairs]
+    assert 0 < sum(a == b for a, b in zip(said, wanted, strict=True)) < len(pairs)
+    # nothing is smoothed here
+    assert found["loss"] == pytest.approx(sum(cost(*pair) for pair in pairs) / len(pairs), rel=1e-10)
+    assert found["accuracy"] == pytest.approx(100 * metrics.accuracy_score(wanted, said), rel=1e-6)
+    assert found["f1"] == pytest.approx(100 * metrics.f1_score(wanted, said, average="macro"), rel=1e-6)
+    assert (task.metric, task.more_is_better) == ("accuracy", True)
+
+
+def test_scores_of_many_labels_are_as_by_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    chance = torch.Generator().manual_seed(0)
+    said, wanted = (torch.randint(7, (4, 50), generator=chance) for _ in range(2))
+    # there is no label 6 at all, and 5 is never said
+    said[said >= 5], wanted[wanted == 6] = 0, NO_LABEL
+    scores = open_scores(7)
+    for one, other in zip(said, wanted, strict=True):
+        for score in scores.values():
+            score.update(one, other)
+    kept = wanted != NO_LABEL
+    pair = wanted[kept].tolist(), said[kept].tolist()
+    assert float(scores["accuracy"].compute()) == pytest.approx(metrics.accuracy_score(*pair), rel=1e-6)
+    expected = metrics.f1_score(*pair, average="macro", zero_division=0)
+    assert float(scores["f1"].compute()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchmetrics", None)
+    monkeypatch.setitem(sys.modules, "torchmetrics.classification", None)
+    with pytest.raises(RegardError) as error:
+        open_scores(3)
+    assert str(error.value) == "scores of labels need the package torchmetrics: pip install 'regard[train]'."
+
+
+def test_what_is_too_long_is_noted(prepare):
+    assert prepare("tag", max_length=4).notes == [
+        "1 of 5 texts are too long for max_length or max_tokens: left out."
+    ]  # fmt: skip
+    assert list(prepare("tag").notes) == []
+    # of a text that has one label the beginning is read
+    assert list(prepare("classify", max_length=2).notes) == []
+
+
+@EACH
+def test_settings_know_the_data(prepare, name):
+    task = prepare(name)
+    assert task.settings["task"] == name
+    assert task.settings == prepare(name).settings
+    digest = task.settings["data_digest"]
+    for part in (task.train, task.valid):
+        part[1][0] = [0] * len(part[0][0].ids) if name == "tag" else 1 - part[1][0]
+        before, digest = digest, task.settings["data_digest"]
+        assert digest != before
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_answers_are_in_order_whatever_the_batch(prepare, name, batch_size):
+    task, seen = prepare(name), []
+    texts = [text for text, _ in KINDS[name][1]] * 2
+    lexicon = task.lexicon
+    encoded = lexicon.encode_words(texts) if name == "tag" else lexicon.encode_texts(texts)
+    found = find_logits(task.model, encoded, batch_size=batch_size, on_progress=lambda *args: seen.append(args))
+    for text, one, rows in zip(texts, encoded, found, strict=True):
+        assert rows.shape == ((len(one.ids), 4) if name == "tag" else (2,))
+        torch.testing.assert_close(rows.view(-1, rows.shape[-1]), torch.tensor(ask(task, text)), rtol=0, atol=1e-5)
+    assert seen[-1] == (len(texts), len(texts))
+    assert all(0 < b[0] - a[0] <= batch_size for a, b in pairwise([(0, 0), *seen]))
+    assert not any(x.requires_grad for x in found)
+    assert find_logits(task.model, []) == []
+
+
+def test_long_texts_are_answered_one_at_a_time(prepare, monkeypatch):
+    monkeypatch.setattr("regard.tasks.label.PLACES", 8)
+    task, sizes = prepare("classify"), []
+    texts = ["the cat " * 20, "the", "the cat", "a " * 7]
+    task.model.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel()))
+    found = find_logits(task.model, task.lexicon.encode_texts(texts))
+    assert len(found) == 4
+    assert max(sizes) == len(task.lexicon.encode_texts(texts)[0].ids) >= 40
+    for text, row in zip(texts, found, strict=True):
+        torch.testing.assert_close(row, torch.tensor(ask(task, text)[0]), rtol=0, atol=1e-5)
+
+
+# --- the folder -------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_model_is_one_of_the_task(prepare, tmp_path):
+    folder, task = RunFolder(tmp_path), prepare("tag")
+    task.write_files(folder)
+    # weights are kept in the precision of a model's own
+    task.save(folder, task.model.float().state_dict())
+    task.check(folder)
+    assert {"config.json", "model.safetensors", "tokenizer.json", "letters.json"} == {
+        x.name for x in tmp_path.iterdir()
+    }
+    other = seq2seq.Seq2Seq.from_config(seq2seq.Config(9, 9, embed_size=2, num_hiddens=2, num_layers=1))
+    other.save_pretrained(tmp_path)
+    with pytest.raises(RegardError) as error:
+        task.check(folder)
+    assert str(error.value).startswith(f"{tmp_path / 'config.json'} is damaged: restore it, or begin in a new folder")
