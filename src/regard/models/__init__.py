@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.models.bert import Bert
     from regard.models.encoder import Encoder
     from regard.models.nadaraya_watson import NadarayaWatson
     from regard.models.pretrained import Pretrained, load_pretrained
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from regard.models.transformer import Transformer
 
 __all__ = [
-    "Encoder", "NadarayaWatson", "Pretrained", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder",
+    "Bert", "Encoder", "NadarayaWatson", "Pretrained", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder",
     "Transformer", "load_pretrained",
 ]  # fmt: skip
 
 _FILES = {
+    "Bert": "bert",
     "Encoder": "encoder",
     "NadarayaWatson": "nadaraya_watson",
     "Pretrained": "pretrained",
