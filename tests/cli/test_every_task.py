@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from regard.cli.training import Training
+from regard.tasks.folder import RunFolder
 from regard.tasks.state import load_state
 from tests.cli.kinds import ENCODER, KINDS
 
@@ -77,13 +78,34 @@ def test_stopped_and_gone_on_with(train, tmp_path, monkeypatch, finished, name, 
         assert x.equal(other["model"][key]), key
 
 
-@pytest.mark.parametrize("name", ["translate", "tag", "pretrain"])
-def test_other_options_are_another_run(complaint, data, tmp_path, finished, name):
+@pytest.mark.parametrize(
+    ("name", "option", "setting", "now"),
+    [
+        *((name, ("--lr", "1"), "recipe.lr", "1.0") for name in KINDS if name != "rewrite"),
+        # what is read follows from these: they are named all the same
+        ("tag", ("--no-letters",), "has_letters", "false"),
+        ("pretrain", ("--letters",), "has_letters", "true"),
+        ("classify", ("--tokens", "bpe"), "tokens", '"bpe"'),
+        ("summarize", ("--min-count", "2"), "min_count", "2"),
+    ],
+)
+def test_other_options_are_another_run(complaint, data, tmp_path, finished, name, option, setting, now):
     shutil.copytree(finished(name), tmp_path / "run")
     arguments = (*KINDS[name].arguments, "--data", data(name), "--out", tmp_path / "run", "--epochs", "2")
-    line = complaint(*arguments, "--lr", "1")
-    assert line.startswith(f"{tmp_path / 'run'} was begun with recipe.lr=")
-    assert line.endswith(", now it is 1.0: name a new folder, or give the same.")
+    line = complaint(*arguments, *option)
+    assert line.startswith(f"{tmp_path / 'run'} was begun with {setting}=")
+    assert line.endswith(f", now it is {now}: name a new folder, or give the same.")
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name != "rewrite"])
+def test_a_folder_in_use_is_left_alone(complaint, data, tmp_path, finished, name):
+    folder = tmp_path / "run"
+    shutil.copytree(finished(name), folder)
+    before = {entry.name: entry.read_bytes() for entry in folder.iterdir()}
+    with RunFolder(folder).hold():
+        line = complaint(*KINDS[name].arguments, "--data", data(name), "--out", folder, "--epochs", "3")
+    assert line == f"{folder} is in use by another run: wait for it, or name another folder."
+    assert {entry.name: entry.read_bytes() for entry in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["tag"])
@@ -126,6 +148,30 @@ def test_bad_data(complaint, data, tmp_path, name, fault):
         assert line.startswith(str(file))
         assert words in line
         assert len(line) <= 200 + len(str(file))
+    assert not (tmp_path / "new").exists()
+
+
+COLUMNS = "{}, line 1 must have at least 2 columns between tabs, has 1: mend the line, or name other columns."
+# (what is trained, the file's name, what is in it, what is said)
+MISFITS = [
+    *((name, "none.tsv", None, "{} does not exist: check the name.") for name in OTHERS if name != "rewrite"),
+    ("tag", "a.txt", "word\n", "{}, line 1 must have 2 columns, a word and its tag, has 1: mend the line, or "),
+    ("tag", "a.conllu", "1\tword\tx\n", "{}, line 1 must have 10 columns between tabs, has 3: "),
+    ("classify", "a.tsv", "word\n", COLUMNS),
+    ("classify", "a.jsonl", '{"a": 1}\n', "{}, line 1 has no key 'text' (it has 'a'): "),
+    ("pretrain", "a.jsonl", '{"a": 1}\n', "{}, line 1 has no key 'text' (it has 'a'): "),
+    ("summarize", "a.tsv", "word\n", COLUMNS),
+    ("summarize", "a.jsonl", '{"a": 1}\n', "{}, line 1 has no key 'source' (it has 'a'): "),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "text", "message"), MISFITS)
+def test_data_of_another_kind(complaint, tmp_path, monkeypatch, name, file, text, message):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / file).write_text(text)
+    line = complaint(*KINDS[name].arguments, "--data", file, "--out", "new/run")
+    assert line.startswith(message.format(file))
     assert not (tmp_path / "new").exists()
 
 
