@@ -81,9 +81,12 @@ def test_defaults_are_the_kinds_with_what_differs(kind):
         assert (job.recipe.lr, job.recipe.schedule) == (0.5, kind.recipes[name]["schedule"])
         assert job.changes == {**kind.styles[name], "dropout": 0.0}
         assert (job.model, job.min_count) == (name, 2)
-    # another's trunk is made already
-    started = kind.default(start="x")
-    assert (started.changes, started.recipe.lr) == ({}, kind.recipes["start"]["lr"])
+    # another's trunk is made already; what is dropped in training is not part of it
+    started = kind.default(start="runs/words")
+    assert started.recipe == kind.default().recipe
+    assert started.changes == {name: x for name, x in kind.styles["attention"].items() if "dropout" in name} != {}
+    started = kind.default(start="hf:bert")
+    assert (started.changes, started.recipe.lr) == ({}, kind.recipes["bert"]["lr"])
     # what others may change, they change for themselves
     job.changes["num_layers"] = 99
     assert "num_layers" not in kind.default().changes

@@ -156,7 +156,8 @@ def test_a_run_from_a_start_goes_on_with_its_own_files(runs, tmp_path, monkeypat
     shutil.copytree(runs / "moods", start)
     recipe = Recipe(max_steps=2, validate_every=1, lr=1e-9, weight_decay=0.0)
     corpus = TaggedCorpus((str(data),), (str(data),))
-    job = TagJob(start=str(start), corpus=corpus, recipe=recipe, batch_size=8)
+    # letters are read as the start reads them, whatever is told
+    job = TagJob(start=str(start), corpus=corpus, recipe=recipe, batch_size=8, has_letters=False)
     train_labels(job, str(tmp_path / "run"), CPU, is_shown=False)
     trunk, tagger = open_start(str(start))[0], Tagger.load(tmp_path / "run", "cpu")
     # all but what it says was taken over, and hardly moved

@@ -30,7 +30,10 @@ DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZip
 def find_file(path: PathLike, member: str | None, ends: tuple[str, ...], hint: str = "") -> tuple[str, str | None, str]:
     """A file that ends in one of `ends`, then perhaps .gz: its name, its member of a zip, and what says its kind.
 
-    >>> find_file(__file__, None, (".py",))[2].endswith("lines.py")
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "words.tsv.gz")
+    >>> file.touch()
+    >>> find_file(file, None, (".tsv",))[2].endswith("words.tsv")
     True
     """
     name = check_file(path)

@@ -12,6 +12,7 @@ from regard.data.split import Split
 from regard.data.wordpiece import WordPiece
 from regard.models.encoder import Config, Encoder
 from regard.tasks.corpus import Examples
+from regard.tasks.hugging import PREFIX
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.recipe import Recipe
 
@@ -57,7 +58,7 @@ class EncoderJob:
     head: ClassVar[str] = "tags"
     # whether an example's text comes as words
     is_worded: ClassVar[bool] = False
-    # what suits a model unless told otherwise, by its name; "start" is for one that learned before
+    # what suits a model unless told otherwise, by its name; "bert" is for one that others taught before
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {}
     # the same of its own settings
     styles: ClassVar[Mapping[str, dict[str, Any]]] = {}
@@ -81,9 +82,12 @@ class EncoderJob:
     @classmethod
     def default(cls, model: str = "attention", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
         """The recipe and settings that suit the model, with what is to differ."""
-        name = "start" if changes.get("start") else model
+        start = changes.get("start") or ""
+        name = "bert" if start.startswith(PREFIX) else model
         made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
-        style = {**cls.styles.get(name, {}), **changes.pop("changes", {})}
+        # of a run to begin from, all but what is dropped in training is decided
+        style = {key: x for key, x in cls.styles.get(name, {}).items() if not start or key.endswith("dropout")}
+        style |= changes.pop("changes", {})
         return cls(model=model, recipe=made, changes=style, **changes)
 
     @property

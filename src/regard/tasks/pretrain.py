@@ -95,7 +95,7 @@ class PretrainJob(EncoderJob):
         "attention": {"lr": 1e-3, "warmup": 500, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
         "gru": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "average": 0.998},
         "cnn": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "average": 0.998},
-        "start": {"lr": 1e-4, "warmup": 200, "schedule": "linear"},
+        "bert": {"lr": 1e-4, "warmup": 200, "schedule": "linear"},
     }
 
     def __post_init__(self) -> None:

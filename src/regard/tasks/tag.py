@@ -57,7 +57,7 @@ class TagJob(EncoderJob):
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
         name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.995} for name in MODELS
     } | {
-        "start": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
+        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
     }
 
     styles: ClassVar[Mapping[str, dict[str, Any]]] = {
