@@ -19,6 +19,12 @@ class Stdin(io.TextIOWrapper):
         return self.is_typed
 
 
+@pytest.fixture(autouse=True)
+def program(monkeypatch) -> None:
+    """Commands call themselves regard, however the tests were started."""
+    monkeypatch.setattr(sys, "argv", ["bin/pytest", *sys.argv[1:]])
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory) -> pathlib.Path:
     """A run, to be read only."""
