@@ -61,7 +61,9 @@ def test_a_column_has_a_name_and_a_number(tmp_path, column, tag):
     [
         ("I\tPRON\nsee\tVERB\n", ["I", "see"]),
         ("I PRON\nsee    VERB", ["I", "see"]),
-        ("\n\nI PRON\r\nNew York  PROPN\r\n \r\n", ["I", "New York"]),
+        ("\n\nI PRON\r\nYork  PROPN\r\n \r\n", ["I", "York"]),
+        ("-DOCSTART- -X- O O\n\nI PRON\n", ["I"]),
+        ("new\x0b\u00a0 york\tPROPN\n", ["new york"]),
         ("New York\tPROPN\n#\tSYM\n", ["New York", "#"]),
         ("cafe\u0301\tNOUN\n", ["café"]),
         ("\ufeff_ SYM\n", ["_"]),
@@ -95,6 +97,8 @@ MESSAGES = {
     "{}/a.txt, line 1 has no word: mend the line, or name another column.": ("a.txt", "\tNOUN\n", {}),
     "{}/a.txt, line 2 must have 2 columns, a word and its tag, has 1: mend the line, or end the file's name in"
     " .conllu.": ("a.txt", "a X\nb\n", {}),
+    "{}/a.txt, line 1 must have 2 columns, a word and its tag, has 4: mend the line, or end the file's name in"
+    " .conllu.": ("a.txt", "EU NNP I-NP I-ORG\n", {}),
     "{}/a.tsv, line 1 must have 2 columns, a word and its tag, has 10: mend the line, or end the file's name in"
     " .conllu.": ("a.tsv", LINE, {}),
     "{}/a.conllu, line 2 must have 10 columns between tabs, has 1: mend the line, or end the file's name in .txt where"

@@ -138,7 +138,7 @@ def test_the_loss_by_its_formula(make, has_next):
     model = Encoder(task.model.config).eval()
     model.load_state_dict(task.model.state_dict())
     task.model.eval()
-    batch = next(task.batches(0, 1).walk())
+    batch = max(task.batches(0, 1).walk(), key=task.count)
     with torch.no_grad():
         found = task.measure(task.model, batch)
         scores = model(batch.ids, batch.lengths, spelling=batch.spelling, types=batch.types).log_softmax(-1)
@@ -154,6 +154,25 @@ def test_the_loss_by_its_formula(make, has_next):
         expected -= count * sum(float(x[other]) for x, other in zip(follows, others, strict=True)) / len(others)
     assert task.count(batch) == count > 3
     assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_batch_that_hides_nothing_is_learned_from_all_the_same(make):
+    task = prepare(make(has_next=True))
+    batch = next(task.batches(0, 1).walk())
+    batch = batch._replace(labels=torch.full_like(batch.labels, NO_LABEL))
+    loss = task.measure(task.model, batch)
+    loss.backward()
+    assert (loss.item(), task.count(batch)) == (0, 1)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 1}, {"batch_size": None, "max_tokens": 40}], ids=str)
+def test_a_validation_hides_the_same_whatever_its_batches(make, options):
+    found = []
+    for given in ({}, options):
+        task = prepare(make(**given))
+        with torch.no_grad():
+            found.append(task.validate(task.model.eval(), CPU.launch()))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
 def test_a_validation_hides_the_same_and_training_other_words_each_epoch(make):

@@ -63,6 +63,7 @@ def test_hidden_words_by_the_formula():
     even = score_words(model, lexicon, documents, rate=0.9)
     assert even.perplexity == pytest.approx(lexicon.vocab_size)
     assert even.count > found.count > 0
+    assert score_words(model, lexicon, documents, rate=0.9, batch_size=1).count == even.count
 
 
 def test_what_cannot_be_scored():

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.core.bits import mix
 from regard.data.buckets import Buckets, Ids, draw_by, pad
 from regard.data.tokens import PAD
 
 # the label that torch's losses pass over
 NO_LABEL = -100
+
+LOW = 0xFFFFFFFF
+# any two numbers: the same bits decide three things
+FATE, OTHER = 0x9E3779B9, 0x85EBCA6B
 
 
 class Labelled(NamedTuple):
@@ -115,12 +120,12 @@ class Masked:
     >>> rows = Rows([[5, 6, 7, 8], [9, 10, 11]], batch_size=2, shuffle=False)
     >>> (batch,) = Masked(rows, mask_id=12, vocab_size=12, special={0, 1, 2, 3}, rate=0.5).walk()
     >>> batch.ids.tolist(), batch.labels.tolist()
-    ([[5, 6, 7, 12], [9, 12, 11, 0]], [[-100, -100, -100, 8], [-100, 10, 11, -100]])
+    ([[5, 12, 12, 8], [9, 7, 12, 0]], [[-100, 6, 7, -100], [-100, 10, 11, -100]])
 
-    Each token is chosen with a chance of `rate`, and at least one of a batch; `special` ones never are. Of ten that
-    are chosen, eight become `mask_id`, one becomes any id below `vocab_size` that is not special, and one stays. A
-    token that does not stay has no letters: they would tell the answer. What is chosen follows from the seed of the
-    rows, the epoch, the batch's number in it and the rank.
+    Each token is chosen with a chance of `rate`, and of the first sequence at least one; `special` ones never are. Of
+    ten that are chosen, eight become `mask_id`, one becomes any id below `vocab_size` that is not special, and one
+    stays. A token that does not stay has no letters: they would tell the answer. What is chosen follows from the seed
+    of the rows, the epoch, the sequence's number and the place in it: not from the batch or the process it comes in.
     """
 
     def __init__(
@@ -134,27 +139,38 @@ class Masked:
         if not len(self._ordinary):
             raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be guessed.")
         self.rows, self.mask_id, self.rate, self.dropped = rows, mask_id, rate, rows.dropped
+        # so that there is always something to score
+        self._first = next((n for n, row in enumerate(rows.sequences) if not never.issuperset(row)), -1)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Labelled]:
         """The batches of an epoch, from number `start` on."""
-        for number, batch in enumerate(self.rows.walk(epoch, start), start):
-            yield self._hide(batch, draw_by(self.rows.seed, epoch, number, self.rows.rank))
+        seeds = torch.randint(1 << 32, (2,), generator=draw_by(self.rows.seed, epoch)).tolist()
+        for batch in self.rows.walk(epoch, start):
+            yield self._hide(batch, seeds)
 
-    def _hide(self, batch: Labelled, chance: torch.Generator) -> Labelled:
+    def _hide(self, batch: Labelled, seeds: list[int]) -> Labelled:
         can = find_tokens(batch.ids, batch.lengths) & ~torch.isin(batch.ids, self._never)
-        draw = torch.rand(batch.ids.shape, generator=chance).masked_fill(~can, 2)
+        bits = _draw_bits(seeds, batch.numbers, batch.ids.shape[1]).masked_fill(~can, 1 << 32)
+        is_first = (batch.numbers == self._first)[:, None]
         # where chance takes none, the nearest to it
-        chosen = can & ((draw < self.rate) | (draw == draw.min()))
-        fate = torch.rand(batch.ids.shape, generator=chance)
-        other = self._ordinary[torch.randint(len(self._ordinary), batch.ids.shape, generator=chance)]
-        is_gone, is_hidden = chosen & (fate < 0.9), chosen & (fate < 0.8)
-        ids = batch.ids.where(~is_gone, other).masked_fill(is_hidden, self.mask_id)
+        chosen = can & ((bits < int(self.rate * (1 << 32))) | (is_first & (bits == bits.amin(1, keepdim=True))))
+        fate = mix(bits[chosen] ^ FATE)
+        other = self._ordinary[(mix(bits[chosen] ^ OTHER) * len(self._ordinary)) >> 32]
+        is_gone, ids = chosen.clone(), batch.ids.clone()
+        is_gone[chosen] = is_lost = fate < int(0.9 * (1 << 32))
+        ids[is_gone] = other.masked_fill(fate < int(0.8 * (1 << 32)), self.mask_id)[is_lost]
         labels = batch.ids.masked_fill(~chosen, self.rows.pad_label)
         spelling = None if batch.spelling is None else batch.spelling.masked_fill(is_gone[..., None], PAD)
         return batch._replace(ids=ids, labels=labels, spelling=spelling)
+
+
+def _draw_bits(seeds: list[int], numbers: Tensor, width: int) -> Tensor:
+    """32 random bits for each place of each row, by the row's number and the place alone."""
+    rows = mix((mix((numbers + seeds[0]) & LOW) + seeds[1]) & LOW)
+    return mix((rows[:, None] + mix(torch.arange(width))) & LOW)
 
 
 def find_tokens(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -53,8 +53,9 @@ def read_tagged(path: PathLike, *, column: str | int = "upos", member: str | Non
     [(('I', 'see'), ('PRON', 'VERB')), (('Go',), ('VERB',))]
 
     `column` of CoNLL-U is the tag: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc, or its number from 0.
-    Of two columns, between a tab or else the last spaces, the second is. A blank line ends a sentence. Words are in
-    unicode NFC. Behind the name may stand .gz; of a .zip the one member is read that has such a name, or `member`.
+    Of two columns, between a tab or else spaces, the second is. A blank line ends a sentence, and -DOCSTART- is no
+    word. Words are in unicode NFC. Behind the name may stand .gz; of a .zip the one member is read that has such a
+    name, or `member`.
     """
     name, member, inner = find_file(path, member, CONLLU + COLUMNS)
     if inner.endswith(CONLLU):
@@ -84,7 +85,7 @@ def _read_sentences(name: str, member: str | None, column: int | None) -> Iterat
         found = _cut_two(name, number, line) if column is None else _cut_ten(name, number, line, column)
         if found is None:
             continue
-        word, tag = (unicodedata.normalize("NFC", x).strip() for x in found)
+        word, tag = (" ".join(unicodedata.normalize("NFC", x).split()) for x in found)
         if not word or tag in ("", "_"):
             what = "tag" if word else "word"
             raise RegardError(f"{name}, line {number} has no {what}: mend the line, or name another column.")
@@ -98,9 +99,11 @@ def _read_sentences(name: str, member: str | None, column: int | None) -> Iterat
         yield tuple(words), tuple(tags)
 
 
-def _cut_two(name: str, number: int, line: str) -> list[str]:
-    # a word may have spaces in it, a tag has none
-    cells = line.split("\t") if "\t" in line else line.strip(" ").rsplit(" ", 1)
+def _cut_two(name: str, number: int, line: str) -> list[str] | None:
+    # only a tab tells a word with spaces in it from more columns
+    cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+    if cells[0] == "-DOCSTART-":
+        return None
     if len(cells) != 2:
         raise RegardError(
             f"{name}, line {number} must have 2 columns, a word and its tag, has {len(cells)}: mend the line, or end"

@@ -181,7 +181,8 @@ class PretrainTask(Learning):
 
     def count(self, batch: Labelled) -> int:
         assert batch.labels is not None
-        return int((batch.labels != NO_LABEL).sum())
+        # a step is a mean, and of a few short texts chance may hide nothing
+        return max(1, int((batch.labels != NO_LABEL).sum()))
 
     def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
         words, wanted, follows, others = self._ask(model, batch, self.train)
