@@ -93,7 +93,7 @@ def zip_up(folder: pathlib.Path, **members: str) -> bytes:
 
 DATA = {
     "empty.tsv": (lambda folder: b"", "has no sentence pairs (0 blank lines): name a file that has some."),
-    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by: give more, or a file to"),
+    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by, of 1 (1 different): "),
     "ragged.tsv": (lambda folder: LINES + b"one\n", "line 121 must have at least 2 columns between tabs, has 1"),
     "nul.tsv": (lambda folder: LINES + b"a\0b\tc\n", "line 121 has a NUL byte, so this is no text"),
     "latin.tsv": (lambda folder: b"na\xefve\tx\n", "line 1 is not UTF-8 (byte 0xef at 2): convert the file"),

@@ -89,8 +89,19 @@ def test_too_little(tsv):
         with pytest.raises(RegardError) as error:
             # by its hash, the one is for the test
             Corpus((file,), held_out=held_out, seed=0 if held_out == 0 else find_seed(file)).part()
-        message = f"{file} leaves no pairs to {purpose}: give more, or a file to validate by."
+        message = (
+            f"{file} leaves no pairs to {purpose}, of 1 (1 different): give more, a larger held_out"
+            " (--held-out 0.2), or valid (--valid FILE)."
+        )
         assert str(error.value) == message
+
+
+def test_columns_the_wrong_way_round(tmp_path):
+    file = tmp_path / "turned.tsv"
+    file.write_text("".join(f"good\tfilm {number}\n" for number in range(30)))
+    with pytest.raises(RegardError) as error:
+        Corpus((str(file),)).part()
+    assert str(error.value).endswith(", of 30 (1 different): are the columns the wrong way round?")
 
 
 def find_seed(file) -> int:

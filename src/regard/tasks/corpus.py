@@ -17,6 +17,8 @@ PHRASEBOOK = "phrasebook"
 PHRASES = 500
 # sentences of a rare pattern are met again and again, as the patterns with two words to choose are met in others
 LEAST = 500
+# examples that should have more than a few different texts
+MANY = 20
 # files that one corpus may name
 MOST_FILES = 10_000
 
@@ -131,9 +133,17 @@ class Examples:
             parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:
-                files = " and ".join(self.data)
-                raise RegardError(f"{files} leaves no {self.called} to {name}: give more, or a file to validate by.")
+                raise self._refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
+
+    def _refuse(self, parts: Split, name: str) -> RegardError:
+        examples = [example for part in parts for example in part]
+        texts = len({self.read_text(example) for example in examples})
+        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different)"
+        # texts seldom repeat, labels do
+        if len(examples) >= MANY and texts * 10 < len(examples):
+            return RegardError(f"{what}: are the columns the wrong way round?")
+        return RegardError(f"{what}: give more, a larger held_out (--held-out 0.2), or valid (--valid FILE).")
 
 
 @dataclass(frozen=True)
