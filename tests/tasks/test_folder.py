@@ -187,6 +187,19 @@ def test_other_settings(begun):
     assert json.loads((begun.path / "resume.json").read_text()) == SETTINGS
 
 
+def test_a_run_of_another_task(begun):
+    with pytest.raises(RegardError) as error:
+        begun.begin({**SETTINGS, "task": "other", "model": "b"})
+    assert str(error.value) == f"{begun.path} is a run of {SETTINGS['task']}: name a new folder."
+
+
+def test_a_digest_is_named_last(begun):
+    with pytest.raises(RegardError, match="was begun with model="):
+        begun.begin({**SETTINGS, "data_digest": "1", "model": "b"})
+    with pytest.raises(RegardError, match="was begun with data_digest="):
+        begun.begin({**SETTINGS, "data_digest": "1"})
+
+
 def test_a_schedule_that_ends_with_the_run_is_not_moved(folder):
     with folder.hold():
         folder.begin(change(schedule="cosine"))

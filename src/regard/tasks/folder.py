@@ -120,9 +120,12 @@ class RunFolder:
                 write_whole(self.path / SETTINGS, json.dumps(now, indent=2, ensure_ascii=False) + "\n")
             return
         before, after = _flatten(self.read_settings()), _flatten(now)
+        if "task" in before and before["task"] != after.get("task"):
+            raise RegardError(f"{self.path} is a run of {before['task']!s:.20}: name a new folder.")
         # these schedules reach their end with the run: to move it is to learn otherwise
         free = FREE if after.get("recipe.schedule") not in ("linear", "cosine") else FREE[2:]
-        for name in sorted({*before, *after}):
+        # a digest says least of what differs
+        for name in sorted({*before, *after}, key=lambda x: (x == "data_digest", x)):
             if name.rpartition(".")[2] not in free and before.get(name) != after.get(name):
                 raise RegardError(
                     f"{self.path} was begun with {name}={_show(before.get(name))}, now it is"
