@@ -61,6 +61,13 @@ CONFIG: dict[str, tuple[str, Breaking]] = {
         f"has the model_type 'marian': {LOADS}",
         write('{"model_type": "marian"}'),
     ),
+    "bert": (
+        "has the model_type 'bert', a folder of Hugging Face's: write hf:FOLDER.", write('{"model_type": "bert"}'),
+    ),
+    "transformers": (
+        "has the model_type 'x', a folder of Hugging Face's: write hf:FOLDER.",
+        write('{"model_type": "x", "transformers_version": "5.0"}'),
+    ),
     "no type": (f"has the model_type None: {LOADS}", write("{}")),
     "odd type": (
         f"has the model_type ['x']: {LOADS}", entry(model_type=["x"]),

@@ -181,6 +181,8 @@ def read_config(folder: Folder) -> dict[str, Any]:
         entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
     if entries.get("model_type") not in [*MODELS]:
         found = f"model_type {entries.get('model_type')!r:.40}"
+        if entries.get("model_type") == "bert" or "transformers_version" in entries:
+            raise name_fault(file, f"has the {found}, a folder of Hugging Face's", "write hf:FOLDER")
         raise name_fault(file, f"has the {found}", f"regard loads {', '.join(MODELS)}")
     number = entries.get("regard_format")
     if type(number) is not int or number < 1:
