@@ -36,11 +36,13 @@ def test_what_is_said(train, command, tmp_path):
     out = tmp_path / "run"
     status, said, err = train("--out", out, "--epochs", "2")
     lines = err.splitlines()
-    assert (status, said, len(lines)) == (0, "", 4)
+    assert (status, said, len(lines)) == (0, "", 5)
     assert lines[0].startswith("step 5  epoch 1.0  loss ")
     assert lines[1].endswith("  best")
     assert lines[2].startswith(f"Done (all steps done). {out}: step 10, ")
+    assert ", best loss " in lines[2]
     assert lines[2].endswith(" at step 10.")
+    assert lines[4] == f'Score it: regard evaluate {out}. See it: regard look {out} "a sentence" --out page.html'
     assert lines[3] == f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"'
     # done is done
     before = (out / "resume.safetensors").read_bytes()

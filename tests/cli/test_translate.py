@@ -102,7 +102,11 @@ def test_pages(command, run_folder, tmp_path):
 
 def test_output_is_a_file(command, run_folder, expected, tmp_path):
     file = tmp_path / "out" / "english.txt"
-    assert command("translate", run_folder, *TEXTS, *QUICK, "--output", file) == (0, "", "")
+    assert command("translate", run_folder, *TEXTS, *QUICK, "--output", file) == (
+        0,
+        "",
+        f"{len(TEXTS)} lines in {file}\n",
+    )
     assert file.read_text().splitlines() == [said.text for said in expected()]
     assert [path.name for path in file.parent.iterdir()] == ["english.txt"]
 

@@ -87,7 +87,9 @@ def answer(
     if output is None:
         _print(write(found))
     else:
-        write_lines(output, write(found))
+        written = list(write(found))
+        write_lines(output, written)
+        print(f"{len(written):,} {'line' if len(written) == 1 else 'lines'} in {output}", file=sys.stderr)
     note(found)
     return found
 

@@ -79,7 +79,7 @@ class Training:
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
         with hush():
             standing = train(job, str(out), machine, is_shown=not self.quiet, logs=self.tensorboard)
-        raise typer.Exit(close(standing, out, use, is_shown=not self.quiet))
+        raise typer.Exit(close(standing, out, use, job.metric, is_shown=not self.quiet))
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def hush() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def close(standing: Any, out: Path, use: str, *, is_shown: bool) -> int:
+def close(standing: Any, out: Path, use: str, metric: str = "", *, is_shown: bool) -> int:
     """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
     import signal
 
@@ -122,7 +122,11 @@ def close(standing: Any, out: Path, use: str, *, is_shown: bool) -> int:
         return 128 + signal.Signals[standing.ended]
     if is_shown and is_first:
         why = "no better for long enough" if standing.ended == "patience" else "all steps done"
-        print(f"Done ({why}). {where}, best {standing.best:.4g} at step {standing.best_step}.", file=sys.stderr)
+        best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
+        print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
         use = use.format(run=out)
         print(f"Curves: {out / 'curves.png'}. Use it: {name_program()} {use}", file=sys.stderr)
+        program = name_program()
+        look = f'{program} look {out} "a sentence" --out page.html'
+        print(f"Score it: {program} evaluate {out}. See it: {look}", file=sys.stderr)
     return 0
