@@ -11,7 +11,7 @@ import pytest
 from regard.core import RegardError
 from regard.data import grammar
 from regard.data.grammar import UPOS, list_tagged, shorten, split_polite, split_short, split_tagged
-from regard.data.phrasebook import list_pairs, split_pairs
+from regard.data.phrasebook import PATTERNS, list_choices, list_pairs, split_pairs
 
 # by eye, after the guidelines and the English Web Treebank
 SENTENCES = """
@@ -41,9 +41,10 @@ the bank is next to the park | DET NOUN AUX ADV ADP DET NOUN
 """
 # the parts are the same on every machine and in every version
 DIGESTS = {
-    "tagged en": "cb4a3ad02efa", "tagged zh": "e3f59b7cd82f", "polite en": "ad255a86a535", "polite zh": "e8ad428f965f",
-    "short": "235b01dc3d5a",
+    "tagged en": "a9d18722cbb8", "tagged zh": "edf0cbdf4a74", "polite en": "e4a059a7ffd8", "polite zh": "25be3be136ed",
+    "short": "a3025bcc0f47",
 }  # fmt: skip
+MARKS = (".", "?", "\u3002", "\uff1f")
 
 
 @pytest.mark.parametrize("sentence", SENTENCES.strip().splitlines(), ids=lambda line: line.split(" | ")[0])
@@ -82,17 +83,30 @@ def test_tags_agree_with_rules_that_hold_for_english():
     assert kinds["is"] == {"AUX", "VERB"}
 
 
+def list_patterns() -> list[int]:
+    """Of each sentence of the book, the place of its pattern."""
+    return [n for n, pattern in enumerate(PATTERNS) for _ in list_choices(pattern)]
+
+
 def parts_of(name: str, seed: int = 0) -> list[list]:
     kind, _, language = name.partition(" ")
     draw = {"tagged": split_tagged, "polite": split_polite, "short": split_short}[kind]
     return list(draw(seed=seed, **({"language": language} if language else {})))
 
 
+def drop_mark(text):
+    """A text, or its words, without the mark at its end."""
+    if isinstance(text, tuple):
+        return text[:-1] if text[-1] in MARKS else text
+    return text.rstrip("".join(MARKS)).rstrip()
+
+
 @pytest.mark.parametrize("name", DIGESTS)
 def test_parts_do_not_overlap_and_are_pinned(name):
     parts = parts_of(name)
     assert [len(part) for part in parts] == [8000, 500, 500]
-    texts = [{entry[0] for entry in part} for part in parts]
+    # the mark at the end makes no other sentence
+    texts = [{drop_mark(entry[0]) for entry in part} for part in parts]
     assert [len(part) for part in texts] == [8000, 500, 500]
     assert not texts[0] & texts[1]
     assert not texts[0] & texts[2]
@@ -109,13 +123,41 @@ def test_parts_do_not_overlap_and_are_pinned(name):
 def test_what_is_held_out_is_held_out_of_translation():
     train, asked = ({english for _, english in part} for part in split_pairs(0.1, 3))
     for parts in (
-        [[" ".join(words) for words, _ in part] for part in split_tagged(0.1, 3)],
-        [[text for text, _ in part] for part in split_short(0.1, 3)],
+        [[" ".join(drop_mark(words)) for words, _ in part] for part in split_tagged(0.1, 3)],
+        [[drop_mark(text) for text, _ in part] for part in split_short(0.1, 3)],
     ):
         assert set(parts[0]) <= train
         assert set(parts[1]) | set(parts[2]) <= asked
     assert split_short(0.1, 3) != split_short()
     assert split_polite(0.1, 3) != split_polite()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_half_of_the_sentences_end_in_their_mark(language):
+    told, asked = MARKS[:2] if language == "en" else MARKS[2:]
+    # by eye: the patterns that ask, by their place in the book
+    asking = {2, 3, 4, 5, 6, 7, 8, 16, 17, 20, 21, 27, 28, 31}
+    bare = {words: n for words, n in zip(dict(list_tagged(language)), list_patterns(), strict=True)}
+    for part in split_tagged(language=language):
+        ends = [words[-1] for words, _ in part]
+        assert 0.4 * len(part) < sum(end in MARKS for end in ends) < 0.6 * len(part)
+        for words, tags in part:
+            assert len(words) == len(tags)
+            assert {word for word in words if not word[0].isalnum()} <= {told, asked, ",", "，"}
+            assert all((tag == "PUNCT") == (not word[0].isalnum()) for word, tag in zip(words, tags, strict=True))
+            if words[-1] in MARKS:
+                assert words[-1] == (asked if bare[words[:-1]] in asking else told), words
+    for part in split_polite(language=language):
+        ends = [text[-1] for text, _ in part if text[-1] in MARKS]
+        assert set(ends) == {told, asked}
+        assert 0.4 * len(part) < len(ends) < 0.6 * len(part)
+
+
+def test_a_telegram_has_no_marks():
+    part = split_short().train
+    assert any(text.endswith(" ?") for text, _ in part)
+    assert any(text.endswith(" .") for text, _ in part)
+    assert not any(set(telegram) & set(".?,") for _, telegram in part)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -125,6 +167,9 @@ def test_tones_are_balanced_whatever_is_said(language):
         counts = Counter(tone for _, tone in part)
         assert set(counts) == {"polite", "plain", "rude"}
         assert max(counts.values()) - min(counts.values()) <= 1
+    for mark in {text[-1] for text, _ in parts.train} & set(MARKS):
+        tones = Counter(tone for text, tone in parts.train if text[-1] == mark)
+        assert max(tones.values()) < 0.4 * tones.total(), mark
     # a word of the phrasebook tells no tone: three of four of its sentences are never in one
     for word in (
         ("train", "xi'an", "three", "red", "museum") if language == "en" else ("火车", "西安", "三", "红", "博物馆")
@@ -146,6 +191,11 @@ def test_tones_by_eye():
         for tone, words in expected.items():
             for word in words:
                 assert {said[text] for text in said if word in text} == {tone}, word
+    # a command that says no more is plain, and an ordinary thing to meet
+    bare = re.compile(r"give me [a-z' -]+?( \.)?")
+    said = Counter(tone for text, tone in tones.items() if bare.fullmatch(text) and "right now" not in text)
+    assert set(said) == {"plain"}
+    assert said.total() > 50
     # one word, two tones: the company decides
     for word in ("now", "would", "once", "you"):
         assert len({tones[text] for text in tones if word in text.split()}) > 1, word

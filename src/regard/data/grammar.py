@@ -5,26 +5,24 @@ The tags are those of [Universal Dependencies](https://universaldependencies.org
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Literal
 
 from regard.core import RegardError
 from regard.data.phrasebook import PATTERNS, list_choices, list_pairs, split_pairs
 from regard.data.split import Split
+from regard.data.tones import Language, set_tones
 
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
-Frames = tuple[tuple[str, str], ...]
-Language = Literal["en", "zh"]
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM",
     "VERB", "X",
 )  # fmt: skip
-TONES = ("polite", "plain", "rude")
 # how many sentences a split has: to learn from, to choose by, to be asked
 SIZES = (8000, 500, 500)
 
@@ -127,59 +125,13 @@ TAGGED_PATTERNS: dict[Language, tuple[str, ...]] = {
     ),
 }
 
-_ASKS_FOR = "^(?=give |introduce )"
-_ASKS = "^(?=have |do |how |is |where |what )"
-_TELLS = "^(?!give |introduce |have |do |how |is |where |what )"
-_WISHES = "^(?=give |introduce |how |where |what |(?:i|we|they) want )"
-_ASKS_FOR_ZH = "^(?=给我|介绍)"
-_ASKS_ZH = "^(?=.*(?:吗|怎么|多少|几点|哪里|多长))"
-_TELLS_ZH = "^(?!给我|介绍|.*(?:吗|怎么|多少|几点|哪里|多长))"
-_WISHES_ZH = "^(?=给我|介绍|.*(?:想|要买|要订|怎么走|多少|几点|哪里))"
-_END = ".*$"
-# where a sentence allows it, and what is put there (\g<0> is what was there); some words stand in two tones
-_FRAMES: dict[Language, dict[str, Frames]] = {
-    "en": {
-        "polite": (
-            (_ASKS_FOR, "please "), (_ASKS_FOR, "could you "), (_ASKS_FOR, "would you kindly "),
-            ("^give", "would you mind giving"), ("^introduce", "would you mind introducing"),
-            ("^give me", "give me , please ,"), ("^(i|we) want to", r"\1 would like to"), (_ASKS, "may i ask , "),
-            ("^", "excuse me , "), ("^", "sorry to trouble you , "), ("^", "forgive me , "),
-            (_WISHES + _END, r"\g<0> , please"), (_WISHES + _END, r"\g<0> , if you would be so kind"),
-            (_END, r"\g<0> , thank you"), (_END, r"\g<0> , thank you very much"),
-        ),
-        "plain": (
-            *[("^", "")] * 4, ("^", "well , "), ("^", "so , "), ("^", "by the way , "), (_TELLS, "for now , "),
-            (_TELLS, "you see , "), (_TELLS + _END, r"\g<0> , i think"), (_TELLS + _END, r"\g<0> , as you said"),
-            (_ASKS + _END, r"\g<0> , he asks"), (_END, r"\g<0> , she says once more"),
-        ),
-        "rude": (
-            (_ASKS_FOR, "hurry up and "), (_ASKS_FOR, "would you hurry up and "), ("^give me", "give me right now"),
-            ("^(i|we) want", r"\1 said \1 want"), ("^(how|where)(?= is | do )", r"\1 on earth"),
-            ("^", "hey you , "), ("^", "hurry up , "), ("^", "come on , "), ("^", "thanks for nothing , "),
-            (_WISHES + _END, r"\g<0> , now"), (_WISHES + _END, r"\g<0> , at once"), (_END, r"\g<0> , you fool"),
-            (_WISHES + _END, r"\g<0> , and be quick"), (_END, r"\g<0> , what are you waiting for"),
-        ),
-    },
-    "zh": {
-        "polite": (
-            (_ASKS_FOR_ZH, "请"), (_ASKS_FOR_ZH, "麻烦你"), (_ASKS_FOR_ZH, "能不能请您"), (_ASKS_ZH, "请问"),
-            ("^你(?=去|喜欢)", "您"), ("^", "劳驾，"), ("^", "不好意思，"), ("^", "打扰一下，"),
-            (_END, r"\g<0>，谢谢"), (_END, r"\g<0>，谢谢您"), (_WISHES_ZH + _END, r"\g<0>，麻烦你了"),
-        ),
-        "plain": (
-            *[("^", "")] * 4, ("^", "那么，"), ("^", "对了，"), (_TELLS_ZH, "其实，"), (_TELLS_ZH, "你看，"),
-            (_TELLS_ZH + _END, r"\g<0>，你知道"), (_ASKS_ZH + _END, r"\g<0>，他问"), (_END, r"\g<0>，她说"),
-        ),
-        "rude": (
-            (_ASKS_FOR_ZH, "马上"), (_ASKS_FOR_ZH, "赶紧"), ("(?=怎么走)", "到底"), ("(?=在哪里)", "到底"),
-            ("^", "快点，"), ("^", "喂，"), ("^", "你听着，"), (_WISHES_ZH + _END, r"\g<0>，快点"),
-            (_WISHES_ZH + _END, r"\g<0>，马上"), (_WISHES_ZH + _END, r"\g<0>，别磨蹭"), (_END, r"\g<0>，少废话"),
-            (_END, r"\g<0>，还等什么"),
-        ),
-    },
-}  # fmt: skip
-# what the phrasebook itself says politely
-_COURTESY = {"en": re.compile("^(please |excuse me , )"), "zh": re.compile("^请问?")}
+_ASKED = {
+    "en": re.compile("^(?:.* , )?(?:have|do|how|is|where|what) "),
+    "zh": re.compile("吗|怎么|多少|几点|哪里|多长"),
+}
+# told, asked
+_MARKS = {"en": ".?", "zh": "\u3002\uff1f"}
+_SPACES = {"en": " ", "zh": ""}
 
 _KEPT = {"NOUN", "PROPN", "NUM", "ADJ", "ADP", "ADV"}
 
@@ -194,36 +146,48 @@ def list_tagged(language: Language = "en") -> tuple[Sentence, ...]:
 
 
 def split_tagged(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
-    """Sentences with parts of speech, (words, tags), by part.
+    """Sentences with parts of speech, (words, tags), by part; half of them end in a question mark or a full stop.
 
     >>> [len(part) for part in split_tagged()]
     [8000, 500, 500]
 
     What is held out is what `phrasebook.split_pairs` holds out with the same numbers: combinations, never words.
     """
-    tagged = _find_tagged(language)
-    return Split(*([tagged[chinese] for chinese, _ in part] for part in _split(held_out, seed)))
+    tagged, space = _find_tagged(language), _SPACES[language]
+
+    def end(words: tuple[str, ...], tags: tuple[str, ...]) -> Sentence:
+        mark = _choose_mark(space.join(words), language)
+        return ((*words, mark), (*tags, "PUNCT")) if mark else (words, tags)
+
+    return Split(*([end(*tagged[chinese]) for chinese, _ in part] for part in _split(held_out, seed)))
 
 
 def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
     """Sentences in one of three tones, (text, "polite" | "plain" | "rude"), by part; as many in each tone.
 
     >>> split_polite().test[1]
-    ('is there a bus from chongqing to dunhuang , he asks', 'plain')
+    ('is there a bus from chongqing to dunhuang ?', 'plain')
 
-    What is asked is the same in all tones; only what is said around it decides. Held out as in `split_tagged`.
+    What is asked is the same in all tones; only what is said around it decides. The mark at the end is that of
+    what is asked. Held out as in `split_tagged`.
     """
-    frames, side = _FRAMES[_check(language)], ("zh", "en").index(language)
-    chance, courtesy = random.Random(seed), _COURTESY[language]
-    parts = ([courtesy.sub("", pair[side]) for pair in part] for part in _split(held_out, seed))
-    return Split(*(_set_tones(part, frames, chance) for part in parts))
+    side, space, chance = ("zh", "en").index(_check(language)), _SPACES[language], random.Random(seed)
+
+    def say(texts: list[str]) -> list[tuple[str, str]]:
+        marks = (_choose_mark(text, language) for text in texts)
+        said = set_tones(texts, language, chance)
+        return [
+            (f"{text}{space}{mark}" if mark else text, tone) for (text, tone), mark in zip(said, marks, strict=True)
+        ]
+
+    return Split(*(say([pair[side] for pair in part]) for part in _split(held_out, seed)))
 
 
 def split_short(held_out: float = 0.05, seed: int = 0) -> Split:
     """English sentences and their telegrams (see `shorten`), by part; held out as in `split_tagged`.
 
-    >>> split_short().test[0]
-    ('do you like the soup of changsha', 'soup of changsha')
+    >>> split_short().test[1]
+    ('is there a bus from chongqing to dunhuang ?', 'bus from chongqing to dunhuang')
     """
     return Split(
         *([(" ".join(words), shorten(words, tags)) for words, tags in p] for p in split_tagged(held_out, seed))
@@ -270,20 +234,11 @@ def _tag(piece: str, phrase: str) -> Sentence:
     return tuple(words), tuple(WORD_TAGS.get(word, other) for word in words)
 
 
-def _set_tones(texts: list[str], frames: dict[str, Frames], chance: random.Random) -> list[tuple[str, str]]:
-    """Each text in a tone, the tones in equal numbers."""
-    tones = [TONES[n % len(TONES)] for n in range(len(texts))]
-    chance.shuffle(tones)
-    found = []
-    for text, tone in zip(texts, tones, strict=True):
-        able = [frame for frame in frames[tone] if re.search(frame[0], text)]
-        where, put = chance.choice(able)
-        said = re.sub(where, put, text, count=1)
-        if not where.endswith(_END) and chance.random() < 0.25:
-            # an end as well
-            said = re.sub("^.*$", chance.choice([end for other, end in able if other.endswith(_END)]), said)
-        found.append((said, tone))
-    return found
+def _choose_mark(text: str, language: Language) -> str:
+    """What a sentence ends in: for half of them, chosen by what they say, nothing."""
+    if hashlib.sha256(text.encode()).digest()[0] % 2:
+        return ""
+    return _MARKS[language][bool(_ASKED[language].search(text))]
 
 
 @lru_cache(maxsize=4)
