@@ -37,7 +37,7 @@ def test_nothing_where_nothing_is_wanted(capsys):
 
 def test_a_bar_in_a_terminal(monkeypatch):
     stream, clock = io.StringIO(), iter([10.0, 10.1, 10.3])
-    progress = Progress()
+    progress = Progress(unit="words")
     progress._console = rich.Console(file=stream, force_terminal=True, width=150, highlight=False, markup=False)
     with progress.show(total=100, done=40):
         with monkeypatch.context() as patch:
@@ -48,7 +48,7 @@ def test_a_bar_in_a_terminal(monkeypatch):
         progress.advance(41, 2.3456, 12345.6)
         progress._bar.refresh()
     shown = stream.getvalue()
-    for part in ("training", "40/100", "41/100", "loss 2.346", "valid exact 12.5", "12,346 tokens/s", "left", LINE):
+    for part in ("training", "40/100", "41/100", "loss 2.346", "valid exact 12.5", "12,346 words/s", "left", LINE):
         assert part in shown
     assert not progress.is_due()
 

@@ -92,7 +92,8 @@ def fit(task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_sho
     SIGINT and SIGTERM end the run after the step under way, saved; the second ends it at once. Several processes need
     a folder that all of them see.
     """
-    trainer = _Trainer(task, folder, recipe, fabric, Progress(is_shown=is_shown and fabric.is_global_zero))
+    progress = Progress(is_shown=is_shown and fabric.is_global_zero, unit=getattr(task, "unit", "tokens"))
+    trainer = _Trainer(task, folder, recipe, fabric, progress)
     # the first process decides, before it changes what the others would find
     if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
         trainer.resume(folder.load())
@@ -134,8 +135,7 @@ class _Trainer:
             # told to end sooner than it was
             self._validate()
             self.save()
-        before, began, counted = now.seconds, time.monotonic(), 0
-        steps = self._walk()
+        before, began, counted, steps = now.seconds, time.monotonic(), 0, self._walk()
         with self.progress.show(self.total, now.step):
             while not now.ended:
                 counted += self._learn(next(steps))

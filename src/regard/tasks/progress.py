@@ -18,7 +18,8 @@ class Progress:
     All goes to the error stream, so that a command's output stays its own. Without a terminal there is no bar.
     """
 
-    def __init__(self, *, is_shown: bool = True) -> None:
+    def __init__(self, *, is_shown: bool = True, unit: str = "tokens") -> None:
+        self._unit = unit
         self._bar: Any = None
         self._console: Any = None
         self._metric, self._moved = "", 0.0
@@ -54,7 +55,7 @@ class Progress:
     def advance(self, step: int, loss: float, rate: float) -> None:
         """Show that so many steps are done."""
         if self._bar is not None:
-            facts = f"loss {loss:.3f}  {self._metric}{rate:,.0f} tokens/s"
+            facts = f"loss {loss:.3f}  {self._metric}{rate:,.0f} {self._unit}/s"
             self._bar.update(self._bar.task_ids[0], completed=step, facts=facts)
 
     def report(self, row: Mapping[str, Any], is_best: bool) -> None:
