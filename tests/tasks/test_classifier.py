@@ -100,6 +100,14 @@ def test_positions_are_a_limit(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["training"]["max_length"] == 512
 
 
+def test_no_more_is_read_than_there_are_positions():
+    model, lexicon = build(make(ClassifyJob, position="learned", max_len=3))
+    for given in (None, 9):
+        (found,) = Classifier(model, lexicon, given).classify(["the cat looking there!"])
+        assert found.num_left_out == 2
+    assert Classifier(model, lexicon, 2).max_length == 2
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [

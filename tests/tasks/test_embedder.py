@@ -18,7 +18,7 @@ from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models import seq2seq
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
-from regard.tasks.embedder import Embedder, Recipe, gather
+from regard.tasks.embedder import Embedder, Reading, gather
 from regard.tasks.lexicon import Lexicon
 
 safetensors = pytest.importorskip("safetensors")
@@ -87,7 +87,7 @@ def test_files_of_sentence_transformers_decide(tmp_path, pooling, names, limits,
     folder = make_folder(tmp_path, pooling, names, **limits)
     embedder = Embedder.load(f"hf:{folder}", "cpu")
     # a model has no more positions than it has
-    assert embedder.recipe.max_len == expected[0]
+    assert embedder.reading.max_len == expected[0]
     torch.testing.assert_close(embedder.embed(TEXTS), ask_peer(folder, TEXTS, *expected), atol=1e-6, rtol=0)
     assert [one.num_left_out for one in embedder.read(TEXTS)] == [max(0, n - expected[0]) for n in LENGTHS]
 
@@ -114,7 +114,7 @@ def test_real_weights_give_the_vectors_of_transformers():
 
 def test_without_files_of_its_own_it_is_the_mean(tmp_path):
     embedder = Embedder.load(f"hf:{make_folder(tmp_path)}", "cpu")
-    assert embedder.recipe == Recipe("mean", False, 16)
+    assert embedder.reading == Reading("mean", False, 16)
     model, tokenizer = Bert.from_pretrained(tmp_path), WordPiece.load(tmp_path)
     for text, vector in zip(TEXTS, embedder.embed(TEXTS), strict=True):
         ids = torch.tensor([tokenizer.frame(tokenizer.encode(text)[:14])])
@@ -125,7 +125,7 @@ def test_without_files_of_its_own_it_is_the_mean(tmp_path):
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_a_vector_is_the_same_beside_any_others(tmp_path, pooling):
     embedder = Embedder.load(f"hf:{make_folder(tmp_path)}", "cpu")
-    embedder.recipe = Recipe(pooling, False, 16)
+    embedder.reading = Reading(pooling, False, 16)
     texts, noise = TEXTS * 9, random.Random(2)
     noise.shuffle(texts)
     told: list[tuple[int, int]] = []
@@ -168,7 +168,7 @@ def test_runs_have_vectors_too(tmp_path, changes, pooling):
     Encoder(config).save_pretrained(tmp_path)
     lexicon.save(tmp_path)
     embedder = Embedder.load(tmp_path, "cpu")
-    assert embedder.recipe.pooling == pooling
+    assert embedder.reading.pooling == pooling
     texts = ["a b", "d", "c d e f", "", "b a"]
     found = embedder.embed(texts)
     for vector, one in zip(found, embedder.lexicon.encode_texts(texts), strict=True):
@@ -181,6 +181,16 @@ def test_runs_have_vectors_too(tmp_path, changes, pooling):
             hidden = embedder.model.encode(torch.tensor([one.ids]), spelling=spelling)
             expected = embedder.model.pool(hidden)[0] if pooling == "pool" else hidden[0].mean(0)
         torch.testing.assert_close(vector, expected, atol=1e-6, rtol=0)
+
+
+def test_a_tagger_reads_words_as_it_was_taught():
+    lexicon = Lexicon.train([["do", "n't", "look", ".", "北京"]], "spaces")
+    sizes = {"num_hiddens": 8, "ffn_num_hiddens": 12, "num_heads": 2, "num_layers": 1}
+    model = Encoder(Config(lexicon.vocab_size, head="tags", labels=("X", "Y"), **sizes)).eval()
+    found = Embedder(model, lexicon).read(["Don't look.", "北京don't", ""])
+    assert found == lexicon.encode_words([["Do", "n't", "look", "."], ["北京", "do", "n't"], []])
+    (one,) = Embedder(model, lexicon, Reading(max_len=3)).read(["do n't look."])
+    assert (one.ids, one.num_left_out) == (lexicon.encode_words([["do", "n't", "look"]])[0].ids, 1)
 
 
 def write(name: str, content: Any) -> Any:
@@ -238,7 +248,7 @@ def test_what_is_no_embedder_is_one_line(tmp_path, folder):
     with pytest.raises(RegardError, match="texts must be a sequence of sentences"):
         embedder.embed("one text")
     with pytest.raises(RegardError) as error:
-        Embedder(embedder.model, embedder.lexicon, Recipe("sum"))
+        Embedder(embedder.model, embedder.lexicon, Reading("sum"))
     assert str(error.value) == "Embedder pooling must be one of 'mean', 'cls', 'max', 'pool', got 'sum'."
     with torch.no_grad():
         embedder.model.embedding.weight[7] = torch.inf

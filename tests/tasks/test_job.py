@@ -75,7 +75,7 @@ def test_a_model_beyond_all_memory_is_one_line():
 
 
 @pytest.mark.parametrize("kind", [TagJob, ClassifyJob])
-def test_defaults_are_the_kinds_with_what_differs(kind):
+def test_defaults_are_the_kinds_with_what_differs(kind, tmp_path, monkeypatch):
     for name in MODELS:
         job = kind.default(name, recipe={"lr": 0.5}, changes={"dropout": 0.0}, min_count=2)
         assert (job.recipe.lr, job.recipe.schedule) == (0.5, kind.recipes[name]["schedule"])
@@ -87,6 +87,12 @@ def test_defaults_are_the_kinds_with_what_differs(kind):
     assert started.changes == {name: x for name, x in kind.styles["attention"].items() if "dropout" in name} != {}
     started = kind.default(start="hf:bert")
     assert (started.changes, started.recipe.lr) == ({}, kind.recipes["bert"]["lr"])
+    # a run that began from a BERT is one, too
+    read_pieces().save(tmp_path)
+    again = kind.default(start=str(tmp_path))
+    assert (again.changes, again.recipe) == (started.changes, started.recipe)
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert kind.default(start=f"~/{tmp_path.name}").changes == {}
     # what others may change, they change for themselves
     job.changes["num_layers"] = 99
     assert "num_layers" not in kind.default().changes
@@ -153,6 +159,20 @@ def test_a_trunk_brings_its_sizes_and_weights():
     assert refuse(TagJob(start="x", changes={"num_layers": 2}).build, lexicon, TAGS, trunk) == (
         "Encoder cannot adopt: its num_layers is 2, the other's 1; make them equal."
     )
+
+
+def test_what_no_head_asks_is_refused():
+    lexicon = Lexicon.train(WORDS, "spaces")
+    trunk = Encoder(Config.preset("tiny", lexicon.vocab_size, **TINY))
+    for start in (None, trunk):
+        assert refuse(make(TagJob, has_pooler=True).build, lexicon, TAGS, start) == (
+            "has_pooler is for classes and has_next, a model of tags never asks it: leave it out."
+        )
+        for kind, head in ((TagJob, "tags"), (ClassifyJob, "classes")):
+            assert refuse(make(kind, has_next=True).build, lexicon, TAGS, start) == (
+                f"has_next is for pre-training, a model that gives {head} never asks it: leave it out."
+            )
+    assert make(ClassifyJob, has_pooler=True).build(lexicon, MOODS).pooler is not None
 
 
 @pytest.mark.parametrize("name", ["word_dropout", "token_dropout"])

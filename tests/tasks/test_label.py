@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from regard.data.rows import NO_LABEL
 from regard.models import seq2seq
 from regard.tasks.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.folder import RunFolder
-from regard.tasks.label import LabelTask, find_logits, list_labels, open_scores, read_examples
+from regard.tasks.label import LabelTask, find_logits, list_labels, open_scores, part_sentence, read_examples
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.tag import TagJob
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
@@ -93,7 +94,7 @@ def test_tags_stand_behind_a_frame(is_framed):
 def test_texts_have_one_label_each():
     lexicon = Lexicon.train([text for text, _ in LABELLED], "words")
     job = make(ClassifyJob, max_length=2)
-    encoded, labels = read_examples(job, lexicon, MOODS, [*LABELLED, ("the", "odd")])
+    encoded, labels = read_examples(job, lexicon, MOODS, [*LABELLED, ("the", "odd")], 2)
     assert labels == [1, 0, 1, 1, 0, NO_LABEL]
     # training reads no more of a text than is read of it later
     assert [len(one.ids) for one in encoded] == [2, 2, 1, 2, 1, 1]
@@ -193,11 +194,83 @@ def test_settings_know_the_data(prepare, name):
     task = prepare(name)
     assert task.settings["task"] == name
     assert task.settings == prepare(name).settings
-    digest = task.settings["data_digest"]
-    for part in (task.train, task.valid):
-        part[1][0] = [0] * len(part[0][0].ids) if name == "tag" else 1 - part[1][0]
-        before, digest = digest, task.settings["data_digest"]
-        assert digest != before
+    _, examples, labels = KINDS[name]
+    other = [(examples[0][0], labels[:1] * 4 if name == "tag" else labels[0]), *examples[1:]]
+    digests = [
+        LabelTask(task.job, task.model, task.lexicon, *parts).settings["data_digest"]
+        for parts in ((examples, examples[1:]), (other, examples[1:]), (examples, other[:1]))
+    ]
+    assert len(set(digests)) == 3
+    assert digests[0] == task.settings["data_digest"]
+    # as it has always been, so that runs that are begun go on
+    assert digests[0] == hashlib.sha256(repr((task.train, task.valid)).encode()).hexdigest()[:16]
+
+
+@EACH
+def test_data_are_digested_once(prepare, name, monkeypatch):
+    task = prepare(name)
+    expected = task.settings
+    monkeypatch.setattr("regard.tasks.lexicon.Encoded.__repr__", None)
+    assert task.settings == expected
+
+
+def test_labels_that_nothing_teaches_are_noted(prepare):
+    for name, more, said in (
+        ("classify", [("a", "good"), ("a", "odd")], "odd"),
+        ("tag", [(("a",) * 7, tuple("ABCDEFG"))], "A, B, C, D, E, …"),
+    ):
+        task = prepare(name)
+        made = LabelTask(task.job, task.model, task.lexicon, KINDS[name][1], more)
+        assert made.notes == [f"labels that only the validation has, and nothing teaches: {said}."]
+
+
+@EACH
+def test_a_validation_leaves_nothing_out(prepare, fabric, name):
+    whole, parts = prepare(name), prepare(name, max_tokens=2)
+    parts.valid = whole.valid
+    with torch.no_grad():
+        found, expected = (task.validate(whole.model, fabric) for task in (parts, whole))
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+# --- no more positions than there are ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+@pytest.mark.parametrize("limit", [2, 3, 4])
+def test_sentences_are_parted_between_words(is_framed, limit):
+    words = TAGGED[3][0]
+    lexicon = Lexicon.train([words], "spaces", has_letters=True, is_framed=is_framed)
+    (one,) = lexicon.encode_words([words])
+    most, parts = limit - is_framed, part_sentence(lexicon, one, limit)
+    cuts = [words[start : start + most] for start in range(0, 5, most)]
+    assert parts == lexicon.encode_words(cuts)
+    assert part_sentence(lexicon, one, 6) == part_sentence(lexicon, one, None) == [one]
+
+
+def test_pieces_of_a_word_stay_together():
+    lexicon = read_pieces()
+    (one,) = lexicon.encode_words([["the", "looking", "cats", "!"]])
+    assert part_sentence(lexicon, one, 5) == lexicon.encode_words([["the", "looking"], ["cats", "!"]])
+    first, second, third, fourth = part_sentence(lexicon, one, 3)
+    # of a word that is too long by itself the first are read
+    assert second.ids == [VOCAB[token] for token in ("[CLS]", "look", "[SEP]")]
+    assert [x.starts for x in (first, second, third, fourth)] == [[1]] * 4
+    assert part_sentence(lexicon, lexicon.encode_words([[]])[0], 1)[0].starts == []
+
+
+@EACH
+def test_learned_positions_are_a_limit(prepare, fabric, name):
+    task = prepare(name, position="learned", max_len=3)
+    sizes = [batch.ids.shape[1] for batch in task.batches(0, 1).walk()]
+    assert max(sizes) <= task.limit == 3
+    left_out = "2 of 5 texts are too long for max_length or max_tokens: left out."
+    assert task.notes == ([left_out] if name == "tag" else [])
+    with torch.no_grad():
+        assert math.isfinite(task.validate(task.model, fabric)["loss"])
+    # every tag of the validation is asked for
+    count = sum(task.count(batch) for batch in task._batch_valid(0, 1).walk())
+    assert count == (10 if name == "tag" else 4)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -230,6 +303,16 @@ def test_long_texts_are_answered_one_at_a_time(prepare, monkeypatch):
     assert max(sizes) == len(task.lexicon.encode_texts(texts)[0].ids) >= 40
     for text, row in zip(texts, found, strict=True):
         torch.testing.assert_close(row, torch.tensor(ask(task, text)[0]), rtol=0, atol=1e-5)
+
+
+def test_a_model_in_training_is_asked_in_evaluation(prepare):
+    task = prepare("classify", dropout=0.9, embed_dropout=0.9)
+    encoded = task.lexicon.encode_texts([text for text, _ in LABELLED])
+    expected = find_logits(task.model, encoded)
+    task.model.train()
+    found = find_logits(task.model, encoded)
+    assert task.model.training
+    assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from regard.data import train_tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.models import seq2seq
 from regard.models.bert import Bert
-from regard.models.encoder import Encoder
+from regard.models.encoder import Config, Encoder
 from regard.tasks.classify import ClassifyJob
+from regard.tasks.embedder import Embedder
 from regard.tasks.folder import RunFolder
 from regard.tasks.label import train_labels
 from regard.tasks.recipe import Machine, Recipe
@@ -23,7 +24,7 @@ from regard.tasks.start import find_limit, load_labeller, load_lexicon, name_tas
 from regard.tasks.tag import TaggedCorpus, TagJob
 from regard.tasks.tagger import Tagger
 from regard.tasks.translator import Translator
-from tests.tasks.reading import LABELLED, TAGGED, TAGS, make, save
+from tests.tasks.reading import LABELLED, TAGGED, TAGS, TINY, make, read_pieces, save
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
     pytest.importorskip(package)
@@ -127,6 +128,21 @@ def test_other_settings_do_not_change_what_was_read(begun, before, now):
     assert lexicon.encode_texts(TEXTS) == make(ClassifyJob, **before).train_lexicon(TEXTS).encode_texts(TEXTS)
 
 
+def test_another_start_is_said_first(begun, runs):
+    folder = begun(make(ClassifyJob), TEXTS)
+    (folder.path / "letters.json").unlink()
+    job = make(ClassifyJob, start=str(runs / "nowhere"))
+    assert refuse(prepare_reading, job, folder, TEXTS) == (
+        f"{folder.path} was begun with start=null, now it is {json.dumps(job.start)[:40]}: name a new folder, or give"
+        " the same."
+    )
+    file = folder.path / "resume.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "start": "hf:bert"}))
+    assert refuse(prepare_reading, make(ClassifyJob), folder, TEXTS) == (
+        f'{folder.path} was begun with start="hf:bert", now it is null: name a new folder, or give the same.'
+    )
+
+
 def test_lost_letters_are_named(begun):
     folder = begun(make(TagJob), WORDS)
     (folder.path / "letters.json").unlink()
@@ -166,9 +182,25 @@ def test_a_run_from_a_start_goes_on_with_its_own_files(runs, tmp_path, monkeypat
     assert (tmp_path / "run" / "letters.json").read_bytes() == (start / "letters.json").read_bytes()
     more = replace(job, recipe=replace(recipe, max_steps=3))
     assert train_labels(more, str(tmp_path / "run"), CPU, is_shown=False).step == 3
+    # another name of the same folder
+    monkeypatch.chdir(tmp_path)
+    other = replace(job, start="./start/", recipe=replace(recipe, max_steps=4))
+    assert train_labels(other, str(tmp_path / "run"), CPU, is_shown=False).step == 4
     # what it reads is its own by now
     train_tokenizer(["x y z"], "words").save(tmp_path / "run" / "tokenizer.json")
     assert "data_digest" in refuse(train_labels, more, str(tmp_path / "run"), CPU, is_shown=False)
+
+
+def test_a_bert_and_its_tokenizer_are_of_one_make(tmp_path):
+    lexicon = read_pieces()
+    sizes = {"position": "learned", "max_len": 16, "num_types": 2, "pooling": "first", **TINY}
+    for spare in (3, 0, -3):
+        Bert(Config(lexicon.vocab_size + spare, **sizes)).save_pretrained(tmp_path)
+        lexicon.tokenizer.save(tmp_path / "tokenizer.json")
+        if spare >= 0:
+            assert open_start(f"hf:{tmp_path}")[0].config.vocab_size == 13 + spare
+    for load in (open_start, Embedder.load):
+        assert f"{tmp_path} has 13 pieces in its tokenizer, 10 in its model" in refuse(load, f"hf:{tmp_path}")
 
 
 def test_a_bert_is_a_start(tmp_path):

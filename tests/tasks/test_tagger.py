@@ -25,7 +25,12 @@ def tagger():
 @pytest.fixture(scope="module")
 def chinese():
     # 北京大学 is never met, its parts are
-    words = [("我", "在", "北京", "大学", "学习"), ("中华人民共和国", "大", "学"), ("a" * 12, "b" * 13)]
+    words = [
+        ("我", "在", "北京", "大学", "学习"),
+        ("中华人民共和国", "大", "学"),
+        ("a" * 12, "b" * 13),
+        ("一" * 12, "二" * 13),
+    ]
     return Lexicon.train(words, "spaces", has_letters=True)
 
 
@@ -106,16 +111,50 @@ def test_unspaced_text_is_cut_into_the_longest_known_words(chinese, text, words)
 def test_no_word_is_longer_than_any(chinese):
     tagger = Tagger(make(TagJob).build(chinese, TAGS).eval(), chinese)
     assert LONGEST == 12
-    text = "我在北京大学学习我在" + "a" * 12
-    assert tagger.cut(text)[-1] == "a" * 12
-    assert tagger.cut("我在北京大学学习我在" + "b" * 13)[-13:] == ["b"] * 13
+    assert tagger.cut("我" + "一" * 12) == ["我", "一" * 12]
+    assert tagger.cut("我" + "二" * 13) == ["我", *"二" * 13]
+
+
+def test_words_with_spaces_stay_whole_among_those_without(chinese):
+    tagger = Tagger(make(TagJob).build(chinese, TAGS).eval(), chinese)
+    assert tagger.cut("我在北京用Python 3.11学习,很开心") == [
+        *"我在",
+        "北京",
+        "用",
+        "Python",
+        "3.11",
+        "学习",
+        *",很开心",
+    ]
+    # few of them are cut as many are
+    assert tagger.cut("They don't study at 北京大学 these days") == (
+        ["They", "do", "n't", "study", "at", "北京", "大学", "these", "days"]
+    )  # fmt: skip
+
+
+def test_what_is_no_word_is_not_kept_in_mind(chinese):
+    tagger = Tagger(make(TagJob).build(chinese, TAGS).eval(), chinese)
+    tagger.cut("我在北京大学学习")
+    before = len(chinese._known)
+    tagger.cut("甲乙丙丁戊己庚辛壬癸子丑寅卯")
+    assert len(chinese._known) == before
+
+
+@pytest.mark.parametrize("max_len", [3, 4])
+def test_long_sentences_are_read_in_parts(max_len):
+    tagger = Tagger(*build(make(TagJob, position="learned", max_len=max_len)))
+    words = [*TAGGED[3][0], *TAGGED[0][0]]
+    found = tagger.tag([words, [], TAGGED[4][0]])
+    parts = tagger.tag([words[start : start + max_len] for start in range(0, len(words), max_len)])
+    assert [one.words for one in found] == [tuple(words), (), TAGGED[4][0]]
+    assert found[0].tags == tuple(tag for one in parts for tag in one.tags)
+    assert found[0].scores == pytest.approx([x for one in parts for x in one.scores], abs=1e-5)
 
 
 def test_unspaced_text_of_word_pieces_is_cut_into_letters():
     lexicon = read_pieces()
     tagger = Tagger(make(TagJob).build(lexicon, TAGS).eval(), lexicon)
-    # "look" is a piece that stands for itself, "cats" is two
-    assert tagger.cut("我爱你们look吧cats呀啊啊") == [*"我爱你们", "look", "吧", "cat", "s", *"呀啊啊"]
+    assert tagger.cut("我爱你们look吧cats呀啊啊") == [*"我爱你们", "look", "吧", "cats", *"呀啊啊"]
 
 
 def test_a_folder_brings_it_back(tagger, tmp_path):

@@ -75,7 +75,7 @@ def embed(
     def note(found: Sequence[Embedded]) -> None:
         cut = [number for number, one in enumerate(found, 1) if one.num_left_out]
         if cut:
-            which, most = asking.name_some(cut, len(found)), embedder.recipe.max_len
+            which, most = asking.name_some(cut, len(found)), embedder.reading.max_len
             print(f"The end of {which} is not read: this model reads {most} tokens of a text.", file=sys.stderr)
 
     if output is not None and output.suffix != ".jsonl":

@@ -10,10 +10,9 @@ from typing import Any, Self
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 
 from regard.core import RegardError
-from regard.layers.blocks import ACTIVATIONS, EncoderBlock, PositionWiseFFN
+from regard.layers.blocks import EncoderBlock, PositionWiseFFN
 from regard.layers.convolved import ConvLayers
 from regard.layers.grams import Grams
 from regard.layers.inputs import check_rows
@@ -23,10 +22,18 @@ from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask.integer import vouch
 from regard.models.encoder_config import HEADS, KINDS, POOLINGS, PRESETS, SPELLINGS, UNK, Config
-from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
+from regard.models.parts import (
+    WordHead,
+    bias_positions,
+    build_attention,
+    build_rotary,
+    check_ids,
+    encode_positions,
+    start,
+)  # fmt: skip
 from regard.models.pretrained import Pretrained
 
-__all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder", "WordHead"]
+__all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder"]
 
 # a model's own, whatever it adopts
 _HEADS = ("pooling.", "output.", "words.", "next_sentence.")
@@ -37,23 +44,6 @@ _TRUNK = (
     "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
     "activation", "pad_id", *_EXTRAS, *_SPELLED,
 )  # fmt: skip
-
-
-class WordHead(nn.Module):
-    """BERT's guess at a word: dense, activation, norm, then the embeddings as output layer, with a bias of its own.
-
-    >>> WordHead(8, 5, "gelu")(torch.ones(2, 3, 8), torch.ones(5, 8)).shape
-    torch.Size([2, 3, 5])
-    """
-
-    def __init__(self, num_hiddens: int, vocab_size: int, activation: str) -> None:
-        super().__init__()
-        self.dense, self.norm = nn.Linear(num_hiddens, num_hiddens), nn.LayerNorm(num_hiddens)
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
-        self.activation = activation
-
-    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        return functional.linear(self.norm(ACTIVATIONS[self.activation](self.dense(hidden))), embeddings, self.bias)
 
 
 class Encoder(Pretrained):

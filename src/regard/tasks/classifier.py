@@ -12,7 +12,7 @@ import torch
 from regard.models.encoder import Encoder
 from regard.tasks.label import find_logits
 from regard.tasks.lexicon import Lexicon
-from regard.tasks.start import find_limit, load_labeller
+from regard.tasks.start import find_limit, limit_length, load_labeller
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Classifier:
     """
 
     def __init__(self, model: Encoder, lexicon: Lexicon, max_length: int | None = None) -> None:
-        self.model, self.lexicon, self.max_length = model, lexicon, max_length
+        self.model, self.lexicon, self.max_length = model, lexicon, limit_length(max_length, model)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Classifier:

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,17 +14,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.core import RegardError
-from regard.data.wordpiece import WordPiece
-from regard.models.bert import Bert
 from regard.models.bert_folder import read_entries
 from regard.models.encoder import Encoder
 from regard.models.files import name_fault, read_json, tell
 from regard.models.pretrained import load_pretrained
 from regard.tasks.configs import MOST_BYTES, RESTORE, open_inside, read_object
 from regard.tasks.hugging import PREFIX
-from regard.tasks.label import open_rows
+from regard.tasks.label import open_rows, part_sentence
 from regard.tasks.lexicon import Encoded, Lexicon
-from regard.tasks.start import find_limit, load_lexicon
+from regard.tasks.start import find_limit, limit_length, load_lexicon, open_bert, pause_training
+from regard.tasks.tagger import Tagger
 from regard.tasks.translator import find_device
 
 # how a sequence becomes one vector: "pool" is the model's own way
@@ -37,7 +36,7 @@ MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "p
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Reading:
     """What makes a vector of hidden states, as files of sentence-transformers say it."""
 
     pooling: str = "mean"
@@ -55,15 +54,15 @@ class Embedder:
     >>> embedder.embed(["good film", "bad"]).shape
     torch.Size([2, 128])
 
-    The vector of a text is the mean of its hidden states, the frame of a BERT counted ([CLS], [SEP]); `recipe` may say
-    otherwise. Of a text with more than `recipe.max_len` tokens the first are read.
+    The vector of a text is the mean of its hidden states, the frame of a BERT counted ([CLS], [SEP]); `reading` may say
+    otherwise. Of a text with more than `reading.max_len` tokens the first are read.
     """
 
-    def __init__(self, model: Encoder, lexicon: Lexicon, recipe: Recipe = Recipe()) -> None:
-        if recipe.pooling not in POOLINGS:
+    def __init__(self, model: Encoder, lexicon: Lexicon, reading: Reading = Reading()) -> None:
+        if reading.pooling not in POOLINGS:
             known = ", ".join(map(repr, POOLINGS))
-            raise RegardError(f"Embedder pooling must be one of {known}, got {recipe.pooling!r}.")
-        self.model, self.lexicon, self.recipe = model, lexicon, recipe
+            raise RegardError(f"Embedder pooling must be one of {known}, got {reading.pooling!r}.")
+        self.model, self.lexicon, self.reading = model, lexicon, reading
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Embedder:
@@ -76,22 +75,16 @@ class Embedder:
         where, name = find_device(device), os.fspath(folder)
         place = pathlib.Path(os.path.expanduser(name.removeprefix(PREFIX)))
         if name.startswith(PREFIX):
-            recipe, inside = read_recipe(place)
-            bert = Bert.from_pretrained(inside, where)
-            most = min(recipe.max_len or bert.config.max_len, bert.config.max_len)
-            tokenizer = WordPiece.load(inside)
-            if tokenizer.vocab_size > bert.config.vocab_size:
-                cause = f"has {tokenizer.vocab_size} pieces in its tokenizer, {bert.config.vocab_size} in its model"
-                raise name_fault(inside, cause, RESTORE)
-            made = Recipe(recipe.pooling, recipe.is_normal, most, recipe.lowercase)
-            return cls(bert, Lexicon(tokenizer), made)
+            reading, inside = find_reading(place)
+            bert, lexicon = open_bert(inside, where)
+            return cls(bert, lexicon, replace(reading, max_len=limit_length(reading.max_len, bert)))
         if read_entries(place).get("model_type") == "bert":
             raise name_fault(place, "is a folder of Hugging Face's", "put hf: before its name")
         model = load_pretrained(place, where)
         if not isinstance(model, Encoder):
             raise name_fault(place, f"is of a {type(model).__name__}", "name a run of classify, tag or pretrain")
         pooling = "pool" if model.config.head == "classes" else "mean"
-        return cls(model.eval(), load_lexicon(place, model), Recipe(pooling, max_len=find_limit(place, model)))
+        return cls(model.eval(), load_lexicon(place, model), Reading(pooling, max_len=find_limit(place, model)))
 
     @property
     def size(self) -> int:
@@ -110,9 +103,17 @@ class Embedder:
 
     def read(self, texts: Sequence[str]) -> list[Encoded]:
         """Texts as the model reads them; `num_left_out` of each is how many tokens are beyond the limit."""
-        if self.recipe.lowercase and not isinstance(texts, str):
+        if self.reading.lowercase and not isinstance(texts, str):
             texts = [text.lower() for text in texts]
-        return self.lexicon.encode_texts(texts, self.recipe.max_len)
+        if self.model.config.head != "tags" or isinstance(texts, str):
+            return self.lexicon.encode_texts(texts, self.reading.max_len)
+        # as it was taught to read, in words
+        cut = Tagger(self.model, self.lexicon).cut
+        found = []
+        for one in self.lexicon.encode_words([cut(text) for text in texts]):
+            first, *rest = part_sentence(self.lexicon, one, self.reading.max_len)
+            found.append(replace(first, num_left_out=len(one.ids) - len(first.ids)) if rest else first)
+        return found
 
     @torch.inference_mode()
     def embed_read(
@@ -127,9 +128,8 @@ class Embedder:
             raise RegardError(f"embed batch_size must be at least 1, got {batch_size}.")
         with torch.inference_mode(False):
             vectors = torch.zeros(len(encoded), self.size)
-        place, was_training, done = next(self.model.parameters()).device, self.model.training, 0
-        self.model.eval()
-        try:
+        place, done = next(self.model.parameters()).device, 0
+        with pause_training(self.model):
             for numbers in gather([len(one.ids) for one in encoded], batch_size, ENOUGH[place.type]):
                 group = [encoded[i] for i in numbers]
                 (batch,) = open_rows(group, batch_size=len(group), shuffle=False).walk()
@@ -145,12 +145,10 @@ class Embedder:
                 done += len(group)
                 if on_progress is not None:
                     on_progress(done, len(encoded))
-        finally:
-            self.model.train(was_training)
         return vectors
 
     def _pool(self, hidden: Tensor, lens: Tensor | None) -> Tensor:
-        how = self.recipe.pooling
+        how = self.reading.pooling
         if how == "pool":
             out = self.model.pool(hidden, lens)
         elif how == "cls":
@@ -164,7 +162,7 @@ class Embedder:
         else:
             # rows of padding are zeros
             out = hidden.mean(1) if lens is None else hidden.sum(1) / lens[:, None]
-        return functional.normalize(out, dim=-1) if self.recipe.is_normal else out
+        return functional.normalize(out, dim=-1) if self.reading.is_normal else out
 
 
 def gather(lengths: Sequence[int], batch_size: int, enough: int) -> Iterator[list[int]]:
@@ -188,11 +186,11 @@ def gather(lengths: Sequence[int], batch_size: int, enough: int) -> Iterator[lis
         yield rows
 
 
-def read_recipe(place: pathlib.Path) -> tuple[Recipe, pathlib.Path]:
+def find_reading(place: pathlib.Path) -> tuple[Reading, pathlib.Path]:
     """What sentence-transformers' files in a folder say, if there are any, and the folder of the model itself."""
     file = place / "modules.json"
     if not file.exists():
-        return Recipe(), place
+        return Reading(), place
     with open_inside(file, RESTORE) as opened:
         try:
             modules = read_json(opened.read(MOST_BYTES))
@@ -218,7 +216,7 @@ def read_recipe(place: pathlib.Path) -> tuple[Recipe, pathlib.Path]:
     if most is not None and (type(most) is not int or most < 3):
         raise name_fault(limits, f"needs a number above 2 as max_seq_length, has {most!r:.40}", RESTORE)
     pooling = _read_pooling(folders[1] / "config.json")
-    return Recipe(pooling, len(kinds) == 3, most, said.get("do_lower_case") is True), folders[0]
+    return Reading(pooling, len(kinds) == 3, most, said.get("do_lower_case") is True), folders[0]
 
 
 def _read_pooling(file: pathlib.Path) -> str:

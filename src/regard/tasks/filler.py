@@ -6,16 +6,18 @@ import os
 import pathlib
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
 from regard.core import RegardError
+from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Encoder
 from regard.tasks.hugging import PREFIX
 from regard.tasks.label import open_rows
 from regard.tasks.lexicon import Encoded, Lexicon
-from regard.tasks.start import find_limit, load_labeller, open_start
+from regard.tasks.start import find_limit, limit_length, load_labeller, open_start, pause_training
 from regard.tasks.translator import find_device
 
 BLANK = re.compile(r"_{3,}|<mask>|\[MASK\]")
@@ -51,7 +53,7 @@ class Filler:
     """
 
     def __init__(self, model: Encoder, lexicon: Lexicon, max_length: int | None = None) -> None:
-        self.model, self.lexicon, self.max_length = model, lexicon, max_length
+        self.model, self.lexicon, self.max_length = model, lexicon, limit_length(max_length, model)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Filler:
@@ -63,7 +65,7 @@ class Filler:
         model, lexicon = open_start(name)
         if model.config.head != "words":
             raise RegardError(f"{name} has no head that guesses words: name a BERT for pre-training or masked words.")
-        return cls(model.to(find_device(device)).eval(), lexicon, model.config.max_len)
+        return cls(model.to(find_device(device)).eval(), lexicon)
 
     @torch.no_grad()
     def fill(self, text: str, top: int = 5) -> Filled:
@@ -75,16 +77,29 @@ class Filler:
         encoded, places = self._hide(text)
         (batch,) = open_rows([encoded], batch_size=1).walk()
         batch = batch.to(next(self.model.parameters()).device)
-        hidden = self.model.encode(batch.ids, batch.lengths, spelling=batch.spelling)
-        logits = self.model.predict_words(hidden[0, places]).float()
-        logits[:, sorted(self.lexicon.special)] = -torch.inf
-        best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(self.lexicon.special)))
+        with pause_training(self.model):
+            hidden = self.model.encode(batch.ids, batch.lengths, spelling=batch.spelling)
+            logits = self.model.predict_words(hidden[0, places]).float()
+        logits[:, self._wordless] = -torch.inf
+        # a table may have rows to spare
+        logits[:, self.lexicon.tokenizer.vocab_size :] = -torch.inf
+        best = logits.softmax(-1).topk(min(top, int(logits[0].isfinite().sum())))
         guesses = []
         for scores, ids in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             words = self.lexicon.tokenizer.list_tokens(ids)
             guesses.append(tuple(Guess(word.strip(), score) for word, score in zip(words, scores, strict=True)))
         chosen = iter([found[0].word.removeprefix("##") for found in guesses])
         return Filled(text, BLANK.sub(lambda _: next(chosen), text), tuple(guesses))
+
+    @cached_property
+    def _wordless(self) -> list[int]:
+        """Ids that no word has."""
+        tokenizer, found = self.lexicon.tokenizer, self.lexicon.special
+        if isinstance(tokenizer, WordPiece):
+            # what is unknown, and holes in the vocabulary
+            names = enumerate(tokenizer.list_tokens(range(tokenizer.vocab_size)))
+            found = found | {number for number, token in names if token == SPECIAL[1]}
+        return sorted(found)
 
     def _hide(self, text: str) -> tuple[Encoded, list[int]]:
         """The text with <mask> for what stands in each blank, and where these are."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.split import Split
-from regard.data.wordpiece import WordPiece
+from regard.data.wordpiece import WordPiece, open_tokenizer
 from regard.models.encoder import Config, Encoder
 from regard.tasks.corpus import Examples
 from regard.tasks.hugging import PREFIX
-from regard.tasks.lexicon import Lexicon
+from regard.tasks.lexicon import TOKENS_FILE, Lexicon
 from regard.tasks.recipe import Recipe
 
 MODELS = ("attention", "gru", "cnn")
@@ -83,7 +85,7 @@ class EncoderJob:
     def default(cls, model: str = "attention", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
         """The recipe and settings that suit the model, with what is to differ."""
         start = changes.get("start") or ""
-        name = "bert" if start.startswith(PREFIX) else model
+        name = "bert" if _is_bert(start) else model
         made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
         # of a run to begin from, all but what is dropped in training is decided
         style = {key: x for key, x in cls.styles.get(name, {}).items() if not start or key.endswith("dropout")}
@@ -120,6 +122,15 @@ class EncoderJob:
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
         """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
         changes = check_changes(self.model, Config, self.changes)
+        # what nothing asks would learn nothing, and processes would wait for its gradient
+        if changes.get("has_next") and self.head != "words":
+            raise RegardError(
+                f"has_next is for pre-training, a model that gives {self.head} never asks it: leave it out."
+            )
+        if changes.get("has_pooler") and not _asks_pooler(self.head, changes.get("has_next", False)):
+            raise RegardError(
+                f"has_pooler is for classes and has_next, a model of {self.head} never asks it: leave it out."
+            )
         for name in ("word_dropout", "token_dropout"):
             if changes.get(name) and isinstance(lexicon.tokenizer, WordPiece):
                 raise RegardError(f"{name} knows the special tokens of regard's tokenizers, not BERT's: leave it out.")
@@ -131,14 +142,27 @@ class EncoderJob:
                 )
                 return Encoder(config)
             made = replace(trunk.config, head=self.head, labels=tuple(labels), **{"has_next": False, **changes})
-            # what nothing asks would learn nothing, and processes would wait for its gradient
-            is_asked = made.head == "classes" or made.has_next
+            is_asked = _asks_pooler(made.head, made.has_next)
             model = Encoder(replace(made, has_pooler=made.has_pooler and is_asked))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:100]
             raise RegardError(f"{self.model} cannot be made of these settings ({reason}): make it smaller.") from None
         model.adopt(trunk)
         return model
+
+
+def _is_bert(start: str) -> bool:
+    """Whether a start is a BERT, or a run that began from one; what is wrong with it, whoever opens it says."""
+    if not start or start.startswith(PREFIX):
+        return bool(start)
+    try:
+        return isinstance(open_tokenizer(pathlib.Path(os.path.expanduser(start)) / TOKENS_FILE), WordPiece)
+    except RegardError:
+        return False
+
+
+def _asks_pooler(head: str, has_next: bool) -> bool:
+    return head == "classes" or has_next
 
 
 def check_changes(

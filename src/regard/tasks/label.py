@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS, EncoderJob
 from regard.tasks.lexicon import Encoded, Lexicon
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, train_run
-from regard.tasks.start import prepare_reading
+from regard.tasks.run import Learning, digest_data, train_run
+from regard.tasks.start import limit_length, pause_training, prepare_reading
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -43,30 +43,43 @@ class LabelTask(Learning):
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
-        self.train, self.valid = (read_examples(job, lexicon, model.config.labels, part) for part in (train, valid))
+        labels, positions = model.config.labels, limit_length(None, model)
+        self.limit = limit_length(job.max_length, model)
+        self.train = read_examples(job, lexicon, labels, train, self.limit)
+        # of what is validated nothing is left out
+        self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
+        self._digest = digest_data(self.train, self.valid)
         # built now, so that what does not fit is said before anything is written
-        dropped = self.batches(0, 1).dropped
+        dropped, notes = self.batches(0, 1).dropped, []
         if dropped:
-            self.notes = [f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out."]
-        self._batch(self.valid, 0, 1)
+            notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
+        if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
+            names = ", ".join(label[:40] for label in strange[:5]) + (", …" if len(strange) > 5 else "")
+            notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
+        self.notes = notes
+        self._batch_valid(0, 1)
 
     @property
     def settings(self) -> dict[str, Any]:
-        digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
-        return {"task": self.job.task, **asdict(self.job), "data_digest": digest}
+        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
 
     def _batch(self, part: Any, rank: int, world_size: int, **options: Any) -> Rows:
         encoded, labels = part
-        return open_rows(
-            encoded, labels, batch_size=self.job.batch_size, max_tokens=self.job.max_tokens, rank=rank,
-            world_size=world_size, **options,
-        )  # fmt: skip
+        return open_rows(encoded, labels, batch_size=self.job.batch_size, rank=rank, world_size=world_size, **options)
+
+    def _batch_valid(self, rank: int, world_size: int) -> Rows:
+        most = self.job.max_tokens
+        if most is not None:
+            # one that is longer is a batch of its own
+            most = max(most, *(len(one.ids) for one in self.valid[0]))
+        return self._batch(self.valid, rank, world_size, max_tokens=most, shuffle=False)
 
     def batches(self, rank: int, world_size: int) -> Rows:
-        return self._batch(self.train, rank, world_size, max_length=self.job.max_length, seed=self.job.recipe.seed)
+        options: dict[str, Any] = {"max_tokens": self.job.max_tokens, "max_length": self.limit}
+        return self._batch(self.train, rank, world_size, seed=self.job.recipe.seed, **options)
 
     def count(self, batch: Labelled) -> int:
         assert batch.labels is not None
@@ -80,7 +93,7 @@ class LabelTask(Learning):
         return open_scores(len(self.model.config.labels), device)
 
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
-        rows = self._batch(self.valid, fabric.global_rank, fabric.world_size, shuffle=False)
+        rows = self._batch_valid(fabric.global_rank, fabric.world_size)
         scores = self.open_scores(fabric.device)
         sums = torch.zeros(2, dtype=torch.float64)
         for batch in rows.walk():
@@ -112,7 +125,7 @@ def train_labels(
 
 def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
     """All labels there are, in order."""
-    found = sorted({label for _, labels in examples for label in (labels if job.is_worded else (labels,))})
+    found = sorted(_gather_labels(job, examples))
     if not 2 <= len(found) <= MOST_LABELS:
         names = ", ".join(found[:3])[:40]
         raise RegardError(
@@ -122,23 +135,63 @@ def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
     return found
 
 
+def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:
+    return {label for _, labels in examples for label in (labels if job.is_worded else (labels,))}
+
+
 def read_examples(
-    job: EncoderJob, lexicon: Lexicon, labels: Sequence[str], examples: Sequence[Example]
-) -> tuple[list[Encoded], list[Any]]:
-    """Texts as the model reads them, and their labels by number; a label that the model does not know is -100."""
+    job: EncoderJob, lexicon: Lexicon, labels: Sequence[str], examples: Sequence[Example], limit: int | None = None, *,
+    positions: int | None = None,
+) -> tuple[list[Encoded], list[Any]]:  # fmt: skip
+    """Texts as the model reads them, and their labels by number; a label that the model does not know is -100.
+
+    Of a text that has one label the first `limit` tokens are read. A sentence of words that has more than `positions`
+    becomes several.
+    """
     numbers = {label: number for number, label in enumerate(labels)}
     texts = [text for text, _ in examples]
     if not job.is_worded:
-        encoded = lexicon.encode_texts(texts, job.max_length)
+        encoded = lexicon.encode_texts(texts, limit)
         return encoded, [numbers.get(label, NO_LABEL) for _, label in examples]
-    encoded = lexicon.encode_words(texts)
+    parts = [part_sentence(lexicon, one, positions) for one in lexicon.encode_words(texts)]
     places = []
-    for one, (_, tags) in zip(encoded, examples, strict=True):
-        row = [NO_LABEL] * len(one.ids)
-        for place, tag in zip(one.starts or [], tags, strict=True):
+    for windows, (_, tags) in zip(parts, examples, strict=True):
+        rows = [[NO_LABEL] * len(one.ids) for one in windows]
+        starts = [(row, place) for row, one in zip(rows, windows, strict=True) for place in one.starts or []]
+        for (row, place), tag in zip(starts, tags, strict=True):
             row[place] = numbers.get(tag, NO_LABEL)
-        places.append(row)
-    return encoded, places
+        places += rows
+    return [*itertools.chain.from_iterable(parts)], places
+
+
+def part_sentence(lexicon: Lexicon, one: Encoded, limit: int | None) -> list[Encoded]:
+    """A sentence of words as several of at most `limit` tokens, each in its frame; no word is parted.
+
+    >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
+    >>> (one,) = lexicon.encode_words([["the", "cat", "sat"]])
+    >>> [part.ids for part in part_sentence(lexicon, one, 2)] == [one.ids[:2], one.ids[2:]]
+    True
+
+    Of a word that has more pieces than all of the limit the first are read.
+    """
+    if limit is None or len(one.ids) <= limit or not one.starts:
+        return [one]
+    before = one.starts[0]
+    behind = len(lexicon.frame([-1])) - before - 1
+    last, most = len(one.ids) - behind, max(1, limit - before - behind)
+    groups: list[list[tuple[int, int]]] = []
+    for start, stop in itertools.pairwise([*one.starts, last]):
+        if not groups or stop - groups[-1][0][0] > most:
+            groups.append([])
+        groups[-1].append((start, stop))
+    found = []
+    for group in groups:
+        first, stop = group[0][0], min(group[-1][1], group[0][0] + most)
+        chosen = [*range(before), *range(first, stop), *range(last, len(one.ids))]
+        letters = None if one.letters is None else [one.letters[place] for place in chosen]
+        starts = [start - first + before for start, _ in group]
+        found.append(Encoded([one.ids[place] for place in chosen], letters, starts))
+    return found
 
 
 def open_rows(encoded: Sequence[Encoded], labels: Any = None, **options: Any) -> Rows:
@@ -169,14 +222,31 @@ def find_logits(
     found: list[Tensor] = [torch.empty(0)] * len(encoded)
     place, done = next(model.parameters()).device, 0
     longest = max(len(one.ids) for one in encoded)
-    for batch in open_rows(encoded, batch_size=batch_size, max_tokens=max(PLACES, longest + 1), shuffle=False).walk():
-        logits = _ask(model, batch.to(place)).float().cpu()
-        for number, length, row in zip(batch.numbers.tolist(), batch.lengths.tolist(), logits, strict=True):
-            found[number] = row[:length] if row.ndim == 2 else row
-        done += len(batch.numbers)
-        if on_progress is not None:
-            on_progress(done, len(encoded))
+    rows = open_rows(encoded, batch_size=batch_size, max_tokens=max(PLACES, longest + 1), shuffle=False)
+    with pause_training(model):
+        for batch in rows.walk():
+            logits = _ask(model, batch.to(place)).float().cpu()
+            for number, length, row in zip(batch.numbers.tolist(), batch.lengths.tolist(), logits, strict=True):
+                found[number] = row[:length] if row.ndim == 2 else row
+            done += len(batch.numbers)
+            if on_progress is not None:
+                on_progress(done, len(encoded))
     return found
+
+
+def find_word_logits(
+    model: Encoder, lexicon: Lexicon, encoded: Sequence[Encoded], *, batch_size: int = 64,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[Tensor]:  # fmt: skip
+    """What a trained model answers to each word of sentences, (words, labels), in their order.
+
+    A sentence for which the model has no positions is read in parts.
+    """
+    positions = limit_length(None, model)
+    parts = [part_sentence(lexicon, one, positions) for one in encoded]
+    whole = [*itertools.chain.from_iterable(parts)]
+    answers = iter(find_logits(model, whole, batch_size=batch_size, on_progress=on_progress))
+    return [torch.cat([next(answers)[one.starts or []] for one in windows]) for windows in parts]
 
 
 def _ask(model: nn.Module, batch: Labelled) -> Tensor:

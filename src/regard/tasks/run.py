@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -14,6 +16,7 @@ from regard.models.files import name_fault
 from regard.models.pretrained import CONFIG, WEIGHTS, Pretrained, load_pretrained
 from regard.tasks.fit import Standing, fit
 from regard.tasks.folder import RunFolder, say_why
+from regard.tasks.hugging import PREFIX
 from regard.tasks.progress import Progress
 from regard.tasks.recipe import Machine, Recipe
 
@@ -55,6 +58,23 @@ class Learning:
             raise name_fault(file, cause, fix) from None
 
 
+def digest_data(*parts: Any) -> str:
+    """A name for data that no other data has."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def is_same_start(one: Any, other: Any) -> bool:
+    """Whether two runs begin from one folder, however its name is written.
+
+    >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
+    (True, False, False)
+    """
+    if not isinstance(one, str) or not isinstance(other, str) or one.startswith(PREFIX) != other.startswith(PREFIX):
+        return bool(one == other)
+    one, other = (os.path.abspath(os.path.expanduser(x.removeprefix(PREFIX))) for x in (one, other))
+    return bool(one == other)
+
+
 def train_run(
     path: str, prepare: Callable[[RunFolder], Any], recipe: Recipe, machine: Machine | None = None, *,
     is_shown: bool = True, logs: bool = False,
@@ -73,7 +93,12 @@ def train_run(
         progress.say(note)
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
-            folder.begin({**task.settings, "precision": machine.precision, "processes": fabric.world_size})
+            settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
+            before = folder.read_settings() if folder.is_begun() else {}
+            if before.get("start") and is_same_start(before["start"], settings.get("start")):
+                # another name of the same folder is no other setting
+                settings["start"] = before["start"]
+            folder.begin(settings)
             if not folder.is_begun():
                 with say_why(folder.path):
                     task.write_files(folder)

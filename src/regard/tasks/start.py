@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.core import RegardError
 from regard.data.wordpiece import WordPiece
 from regard.models.encoder import Encoder
+from regard.models.files import name_fault
 from regard.models.pretrained import load_pretrained, read_config
+from regard.tasks.configs import RESTORE
 from regard.tasks.folder import RunFolder
 from regard.tasks.hugging import PREFIX
 from regard.tasks.job import EncoderJob
 from regard.tasks.lexicon import LETTERS_FILE, Lexicon
+from regard.tasks.run import is_same_start
 from regard.tasks.translator import find_device
 
 
@@ -24,24 +30,38 @@ def open_start(start: str) -> tuple[Encoder, Lexicon]:
     """The encoder of a run, or of hf:FOLDER with a BERT in it, and how it reads."""
     folder = pathlib.Path(os.path.expanduser(start.removeprefix(PREFIX)))
     if start.startswith(PREFIX):
-        from regard.models.bert import Bert
-
-        return Bert.from_pretrained(folder), Lexicon(WordPiece.load(folder))
+        return open_bert(folder)
     model = load_pretrained(folder)
     if not isinstance(model, Encoder):
         raise RegardError(f"{folder} is of a {type(model).__name__}, which is no encoder: name a run of pretrain.")
     return model, load_lexicon(folder, model)
 
 
+def open_bert(folder: pathlib.Path, device: str | torch.device = "cpu") -> tuple[Encoder, Lexicon]:
+    """The BERT in a folder of Hugging Face's, and how it reads."""
+    from regard.models.bert import Bert
+
+    model, tokenizer = Bert.from_pretrained(folder, device), WordPiece.load(folder)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        cause = f"has {tokenizer.vocab_size} pieces in its tokenizer, {model.config.vocab_size} in its model"
+        raise name_fault(folder, cause, RESTORE)
+    return model, Lexicon(tokenizer)
+
+
 def prepare_reading(job: EncoderJob, folder: RunFolder, texts: Sequence[Any]) -> tuple[Encoder | None, Lexicon]:
     """What a job begins from, if anything, and how it reads: as the run in the folder did, as its start, or anew."""
+    before = folder.read_settings() if folder.is_begun() else None
+    if before is not None and not is_same_start(before.get("start"), job.start):
+        was, now = (json.dumps(x, ensure_ascii=False)[:40] for x in (before.get("start"), job.start))
+        raise RegardError(
+            f"{folder.path} was begun with start={was}, now it is {now}: name a new folder, or give the same."
+        )
     trunk, lexicon = (None, None) if job.start is None else open_start(job.start)
     has_letters, is_framed = job.reads_letters(texts), job.is_framed
     if trunk is not None:
         has_letters = trunk.config.num_characters > 0
         is_framed = job.changes.get("pooling", trunk.config.pooling) == "first"
-    if folder.is_begun():
-        before = folder.read_settings()
+    if before is not None:
         if trunk is None and any(before.get(name) != getattr(job, name) for name in ("tokens", "has_letters")):
             # whoever compares settings says so; what is read is still as it was
             has_letters = (folder.path / LETTERS_FILE).exists()
@@ -85,7 +105,21 @@ def name_task(folder: pathlib.Path) -> str:
 def find_limit(folder: pathlib.Path, model: Encoder) -> int | None:
     """The most tokens of a text that the model of a run was taught to read."""
     given = read_config(folder).get("training", {}).get("max_length")
-    limits = [given] if type(given) is int and given > 0 else []
-    if model.config.position == "learned":
-        limits.append(model.config.max_len)
-    return min(limits, default=None)
+    return limit_length(given if type(given) is int and given > 0 else None, model)
+
+
+def limit_length(given: int | None, model: Encoder) -> int | None:
+    """The least of what is given and of the positions that the model has, where it has only so many."""
+    positions = model.config.max_len if model.config.position == "learned" else None
+    return min((x for x in (given, positions) if x is not None), default=None)
+
+
+@contextmanager
+def pause_training(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation, and then as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

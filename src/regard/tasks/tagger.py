@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from regard.core import RegardError
 from regard.data import UNK
-from regard.data.words import cut_words
+from regard.data.words import HAN, cut_words
 from regard.models.encoder import Encoder
-from regard.tasks.evaluate import is_unspaced
-from regard.tasks.label import find_logits
+from regard.tasks.label import find_word_logits
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.start import load_labeller
 
 # no word that a text without spaces is cut into is longer
 LONGEST = 12
+# Chinese, Japanese and Thai
+UNSPACED = re.compile(rf"([{HAN}\u0e01-\u0e7f]+)")
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Tagger:
     >>> found.words, len(found.tags)
     (('The', 'cat', 'sat', '.'), 4)
 
-    A sentence is a list of words, or a text that is then cut: at spaces and punctuation, n't and 's for themselves; a
-    text without spaces, as Chinese, into the longest words that the model knows.
+    A sentence is a list of words, or a text that is then cut: at spaces and punctuation, n't and 's for themselves;
+    where a script has no spaces, as Chinese, into the longest words that the model knows.
     """
 
     def __init__(self, model: Encoder, lexicon: Lexicon) -> None:
@@ -58,19 +61,30 @@ class Tagger:
 
     def cut(self, text: str) -> list[str]:
         """A text as words."""
-        if not is_unspaced([text]):
-            return [word for word, _, _ in cut_words(text)]
-        found = []
-        for part in text.split():
-            start = 0
-            while start < len(part):
-                ends = range(min(len(part), start + LONGEST), start, -1)
-                stop = next((end for end in ends if self._knows(part[start:end])), start + 1)
-                found.append(part[start:stop])
-                start = stop
+        found: list[str] = []
+        for number, part in enumerate(UNSPACED.split(text)):
+            # every other part is one that was split at
+            found += self._match(part) if number % 2 else [word for word, _, _ in cut_words(part)]
         return found
 
+    def _match(self, text: str) -> list[str]:
+        found, start = [], 0
+        while start < len(text):
+            ends = range(min(len(text), start + LONGEST), start, -1)
+            stop = next((end for end in ends if self._knows(text[start:end])), start + 1)
+            found.append(text[start:stop])
+            start = stop
+        return found
+
+    @cached_property
+    def _tokens(self) -> set[str]:
+        tokenizer = self.lexicon.tokenizer
+        return set(tokenizer.list_tokens(range(tokenizer.vocab_size)))
+
     def _knows(self, word: str) -> bool:
+        if self.lexicon.tokenizer.normalise(word) not in self._tokens:
+            return False
+        # a tokenizer may have a token that it never takes for a word
         (one,) = self.lexicon.encode_words([[word]])
         start = (one.starts or [0])[0]
         return len(one.ids) == len(self.lexicon.frame([UNK])) and one.ids[start] != self.lexicon.unk_id
@@ -84,13 +98,12 @@ class Tagger:
             raise RegardError("sentences must be a sequence of them, got one str: put it in a list.")
         lines = [self.cut(x) if isinstance(x, str) else list(x) for x in sentences]
         encoded = self.lexicon.encode_words(lines)
-        logits = find_logits(self.model, encoded, batch_size=batch_size, on_progress=on_progress)
+        logits = find_word_logits(self.model, self.lexicon, encoded, batch_size=batch_size, on_progress=on_progress)
         labels, found = self.model.config.labels, []
         for words, one, rows in zip(lines, encoded, logits, strict=True):
-            starts = one.starts or []
-            best: Any = rows[starts].softmax(-1).max(-1) if words else None
+            best: Any = rows.softmax(-1).max(-1) if words else None
             tags = tuple(labels[number] for number in best.indices.tolist()) if words else ()
             scores = tuple(best.values.tolist()) if words else ()
-            unknown = sum(one.ids[place] == self.lexicon.unk_id for place in starts)
+            unknown = sum(one.ids[place] == self.lexicon.unk_id for place in one.starts or [])
             found.append(Tagged(tuple(words), tags, scores, unknown))
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -27,7 +26,7 @@ from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import check_changes
 from regard.tasks.recipe import Machine, Recipe, holds_parts
-from regard.tasks.run import Learning, train_run
+from regard.tasks.run import Learning, digest_data, train_run
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
 
 if TYPE_CHECKING:
@@ -117,6 +116,7 @@ class TranslateTask(Learning):
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
+        self._digest = digest_data(self.train, self.valid)
         # built now, so that what does not fit is said before anything is written
         dropped = self.batches(0, 1).dropped
         if dropped:
@@ -138,9 +138,8 @@ class TranslateTask(Learning):
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the run, the data itself by its digest."""
-        digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         has_own = self.translator.target_tokenizer is not self.translator.source_tokenizer
-        return {"task": self.job.task, **asdict(self.job), "data_digest": digest, "has_target_tokenizer": has_own}
+        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest, "has_target_tokenizer": has_own}
 
     def write_files(self, folder: RunFolder) -> None:
         source, target = self.translator.source_tokenizer, self.translator.target_tokenizer

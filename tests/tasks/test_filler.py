@@ -1,0 +1,51 @@
+"""Words for blanks by a BERT: rows to spare, holes and what is unknown are no words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.data.wordpiece import SPECIAL, WordPiece
+from regard.models.encoder import Config, Encoder
+from regard.tasks.filler import Filler
+from regard.tasks.lexicon import Lexicon
+from tests.tasks.reading import LOUD
+
+pytest.importorskip("tokenizers")
+
+WORDS = ("the", "cat", "##s")
+
+
+@pytest.fixture(scope="module")
+def filler():
+    # there is no piece 5
+    vocab = {token: number + (number > 4) for number, token in enumerate([*SPECIAL, *WORDS])}
+    lexicon = Lexicon(WordPiece.from_vocab(vocab))
+    torch.manual_seed(0)
+    config = Config(lexicon.vocab_size + 8, head="words", dropout=0.9, embed_dropout=0.9, **LOUD)
+    model = Encoder(config).eval()
+    with torch.no_grad():
+        # what is no word is what it would say
+        model.words.bias[[1, 5, *range(9, 17)]] = 50
+    return Filler(model, lexicon)
+
+
+def test_what_is_no_word_is_no_guess(filler):
+    found = filler.fill("the ___", top=99)
+    assert {guess.word for guess in found.guesses[0]} == set(WORDS)
+    assert sum(guess.score for guess in found.guesses[0]) == pytest.approx(1)
+
+
+def test_a_model_in_training_guesses_the_same(filler):
+    expected = filler.fill("the ___ cats", 3)
+    filler.model.train()
+    try:
+        assert filler.fill("the ___ cats", 3) == expected
+        assert filler.model.training
+    finally:
+        filler.model.eval()
+
+
+def test_no_more_is_read_than_there_are_positions(filler):
+    config = Config(filler.lexicon.vocab_size, head="words", position="learned", max_len=4, **LOUD)
+    assert Filler(Encoder(config), filler.lexicon, 99).max_length == 4
