@@ -22,16 +22,9 @@ from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask.integer import vouch
 from regard.models.encoder_config import HEADS, KINDS, POOLINGS, PRESETS, SPELLINGS, UNK, Config
-from regard.models.parts import (
-    WordHead,
-    bias_positions,
-    build_attention,
-    build_rotary,
-    check_ids,
-    encode_positions,
-    start,
-)  # fmt: skip
+from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
 from regard.models.pretrained import Pretrained
+from regard.models.word_head import WordHead
 
 __all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder"]
 

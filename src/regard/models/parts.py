@@ -6,11 +6,9 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from regard.core import RegardError, Weigh
 from regard.layers.biases import AlibiBias, RelativeBias
-from regard.layers.blocks import ACTIVATIONS
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
@@ -67,23 +65,6 @@ def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBi
     if config.position == "relative":
         return RelativeBias(config.num_heads, two_sided=two_sided)
     return AlibiBias(config.num_heads) if config.position == "alibi" else None
-
-
-class WordHead(nn.Module):
-    """BERT's guess at a word: dense, activation, norm, then the embeddings as output layer, with a bias of its own.
-
-    >>> WordHead(8, 5, "gelu")(torch.ones(2, 3, 8), torch.ones(5, 8)).shape
-    torch.Size([2, 3, 5])
-    """
-
-    def __init__(self, num_hiddens: int, vocab_size: int, activation: str) -> None:
-        super().__init__()
-        self.dense, self.norm = nn.Linear(num_hiddens, num_hiddens), nn.LayerNorm(num_hiddens)
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
-        self.activation = activation
-
-    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        return functional.linear(self.norm(ACTIVATIONS[self.activation](self.dense(hidden))), embeddings, self.bias)
 
 
 @torch.no_grad()
