@@ -7,6 +7,7 @@ import pytest
 
 from regard.data.tagged import read_tagged
 from regard.tasks.classifier import Classifier
+from regard.tasks.pretrain import TextCorpus
 from regard.tasks.summarizer import Summarizer, score_summaries
 from regard.tasks.tagger import Tagger
 from tests.cli.kinds import KINDS
@@ -56,7 +57,41 @@ def test_labels_that_a_run_does_not_know(command, finished, tmp_path):
     assert row["labels"]["x"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "count": 1}
     assert err == "Labels that this run does not know count as wrong: x (1).\n"
     # without columns they are found as in training, by number
-    assert read(command, run, "--data", file, "--columns", "2,1", "--limit", "1")[0]["unknown"] == {"mood": 1}
+    counted = ("--data", file, "--columns", "2,1", "--limit", "1")
+    assert read(command, run, *counted)[0]["unknown"] == {"mood": 1}
+    assert read(command, run, *counted, "--header")[0]["unknown"] == {"x": 1}
+
+
+def test_labels_are_shown_on_one_line(command, finished, tmp_path):
+    run, file, out = tmp_path / "run", tmp_path / "a.tsv", tmp_path / "out.txt"
+    shutil.copytree(finished("classify"), run)
+    config = json.loads((run / "config.json").read_text())
+    config["labels"] = [f"{label}\x1b[2J\n" for label in config["labels"]]
+    (run / "config.json").write_text(json.dumps(config))
+    file.write_text("dalian\tx\x1b[1m\n")
+    shown = [
+        *command("classify", run, "dalian", *QUICK)[1:],
+        *command("evaluate", run, "--data", file, "--output", out, *QUICK)[1:],
+        out.read_text(),
+    ]
+    assert [text.count("U+001B[2J↵") for text in shown] == [1, 0, 2, 0, 1]
+    assert "x U+001B[1m".replace(" ", "") in shown[3]
+    assert "\x1b" not in "".join(shown)
+    assert (len(shown[0].splitlines()), len(shown[-1].splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["tag", "classify", "pretrain"])
+def test_the_head_tells_what_a_model_is_for(command, complaint, finished, data, tmp_path, name):
+    run = tmp_path / "run"
+    shutil.copytree(finished(name), run)
+    entries = json.loads((run / "config.json").read_text())
+    del entries["training"]["task"], entries["training"]["corpus"]
+    (run / "config.json").write_text(json.dumps(entries))
+    assert read(command, run, "--data", data(name), "--limit", "5")[0]["count"] > 0
+    (run / "config.json").write_text(json.dumps({**entries, "head": "none"}))
+    assert complaint("evaluate", run, "--data", data(name)) == (
+        f"{run} has no head that answers: name a run that was trained for a task."
+    )
 
 
 def test_shorter_sentences(command, finished, data):
@@ -76,16 +111,22 @@ def test_shorter_sentences(command, finished, data):
     assert [line.split()[0] for line in said.splitlines()] == ["F1", "run", "keep", "lead", "lead", "122"]
 
 
-def test_hidden_words(command, finished, data):
+def test_hidden_words(command, finished, data, tmp_path):
     run = finished("pretrain")
     row, _ = read(command, run, "--data", data("pretrain"))
     again, _ = read(command, run, "--data", data("pretrain"))
     assert [row[name] for name in ("perplexity", "accuracy", "count", "next")] == [
         again[name] for name in ("perplexity", "accuracy", "count", "next")
     ]
-    # most of these texts are those it learned from, some are those that validated
-    (*_, last) = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
-    assert row["perplexity"] == pytest.approx(last["valid_perplexity"], rel=0.5)
+    # of the texts that validated, the words that were hidden then
+    corpus = json.loads((run / "config.json").read_text())["training"]["corpus"]
+    (tmp_path / "a.txt").write_text("".join(f"{text}\n" for (text,) in TextCorpus.from_dict(corpus).part().valid))
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    best = min(rows, key=lambda each: each["valid_loss"])
+    for size in ("1", "64"):
+        found, _ = read(command, run, "--data", tmp_path / "a.txt", "--batch-size", size)
+        assert found["perplexity"] == pytest.approx(best["valid_perplexity"], rel=1e-4)
+        assert found["accuracy"] == pytest.approx(best["valid_accuracy"])
     _, said, _ = command("evaluate", run, "--data", data("pretrain"), *QUICK)
     assert said.splitlines()[0].split() == ["perplexity", f"{row['perplexity']:.2f}"]
 
@@ -103,6 +144,11 @@ def test_a_run_is_asked_what_it_held_out(command, complaint, finished, tmp_path,
     assert complaint("evaluate", tmp_path / "run") == (
         f"{config} is damaged (a corpus cannot have held_out=2): restore it, or name {called} by --data."
     )
+    if name != "summarize":
+        # those of a run of pairs are not needed
+        assert complaint("evaluate", tmp_path / "run", "--data", tmp_path) == (
+            f"{config} is damaged (a corpus cannot have held_out=2): restore it."
+        )
     del entries["training"]["corpus"]
     config.write_text(json.dumps(entries))
     assert complaint("evaluate", tmp_path / "run") == (

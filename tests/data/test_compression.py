@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from regard.core import RegardError
 from regard.data import Kept, mark_kept, read_aligned
 
 
@@ -63,6 +64,17 @@ def test_pairs():
     (words, tags), _ = kept
     assert (words, tags) == (("It", "'s", "a", "dog", "."), ("keep", "keep", "drop", "keep", "keep"))
     assert (kept.total, kept.reworded, kept.share) == (2, 1, 0.5)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_what_would_take_forever_is_refused(is_short):
+    pair = ("a " * 2000, "a " * 2001)
+    kept = Kept([("a b", "a"), pair if is_short else pair[::-1]])
+    with pytest.raises(RegardError) as error:
+        list(kept)
+    assert str(error.value) == (
+        f"the pair that begins with {('a ' * 30)!r} has a side of more than 2,000 words: cut it, or leave it out."
+    )
 
 
 def test_another_cut():

@@ -58,8 +58,11 @@ def test_the_first_row_is_data_unless_it_names_both(tmp_path):
     # a text may say "text"; only with a label beside it is it a heading
     assert list(read_labelled(write(tmp_path / "a.tsv", "text\t1\n"))) == [("text", "1")]
     assert list(read_labelled(write(tmp_path / "a.tsv", "good\tlabel\n"))) == [("good", "label")]
-    # counted columns take every row as it is
-    assert list(read_labelled(write(tmp_path / "a.tsv", "text\tlabel\n"), columns=(0, 1))) == [("text", "label")]
+    # where columns are counted, these very cells must be names
+    file = write(tmp_path / "a.tsv", "label\tReview \ttext\n1\tyes\tno\n")
+    assert list(read_labelled(file, columns=(1, 0))) == [("yes", "1")]
+    assert list(read_labelled(file, columns=(0, 1))) == [("label", "Review"), ("1", "yes")]
+    assert list(read_labelled(file, columns=(0, 1), header=True)) == [("1", "yes")]
     # of two names for the same, the likelier
     file = write(tmp_path / "a.tsv", "id\tclass\tcomment\tlabel\ttext\n7\tx\tno\t1\tyes\n")
     assert list(read_labelled(file)) == [("yes", "1")]
@@ -81,7 +84,7 @@ def test_random_csv_as_the_library_reads_it(tmp_path):
         for _ in range(200)
     ]
     file = write_csv(tmp_path / "a.csv", rows)
-    assert list(read_labelled(file, columns=(2, 0))) == [(c, a) for a, _, c in rows]
+    assert list(read_labelled(file, columns=(2, 0))) == [(c, " ".join(a.split())) for a, _, c in rows]
 
 
 def test_a_field_may_be_longer_than_the_library_lets_it(tmp_path):
@@ -102,6 +105,7 @@ def test_jsonl(tmp_path):
         ("d", False, "false"),
         ("e", -2, "-2"),
         ("f", " y ", "y"),
+        ("g", "a\n\tb", "a b"),
     ]
     text = "".join(json.dumps({"text": a, "label": b}) + "\n" for a, b, _ in rows)
     pairs = read_labelled(write(tmp_path / "a.jsonl", text + "\n"))
@@ -149,7 +153,7 @@ MESSAGES = {
         "a,1\n",
         {},
     ),
-    "{}/a.csv, line 1 names no column 'x' (it has 'text', 'label'): name one of these, or count from 0.": (
+    "{}/a.csv, line 1 names no column 'x' (it has 'text', 'label'): name one of these, or its number.": (
         "a.csv",
         "text,label\n",
         {"columns": ("x", "label")},

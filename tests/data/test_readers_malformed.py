@@ -112,7 +112,7 @@ def test_damaged_archives(tmp_path, read, name, text):
         ("conllu", CONLLU + "3\tx\n", "line 5 must have 10 columns"),
         ("conllu", CONLLU.replace("VERB", "_"), "line 3 has no tag"),
         ("two columns", "I PRON\nsee\n", "line 2 must have 2 columns"),
-        ("two columns", CONLLU, "line 2 must have 2 columns"),
+        ("two columns", CONLLU, "line 1 must have 2 columns"),
         ("labelled TSV", "good\t1\nbad\n", "line 2 must have at least 2 columns between tabs"),
         ("labelled CSV", "good,1\nbad\n", "line 2 must have at least 2 columns between commas"),
         ("labelled CSV", "label,review,more\n1\n", "line 2 must have at least 2 columns between commas"),

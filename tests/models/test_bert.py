@@ -203,6 +203,12 @@ def pickled(folder: pathlib.Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
+def far(folder: pathlib.Path) -> None:
+    """A few bytes that speak of many layers."""
+    entry(num_hidden_layers=50_000)(folder)
+    tensor(bert__encoder__layer__49999__output__dense__bias=torch.ones(24))(folder)
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -214,6 +220,7 @@ def pickled(folder: pathlib.Path) -> None:
         (entry(hidden_act="quick_gelu"), "has hidden_act='quick_gelu': Bert knows relu, gelu, silu"),
         (entry(hidden_size=...), "needs a number above 0 as hidden_size, has None"),
         (entry(num_hidden_layers=10**9), "has num_hidden_layers=1000000000, its weights 3"),
+        (far, "has num_hidden_layers=50000, its weights 4"),
         (entry(hidden_size=25), "has hidden_size=25, its weights 24"),
         (entry(num_attention_heads=5), "makes no model (Config num_hiddens=24 must be a multiple of num_heads=5)"),
         (entry(hidden_dropout_prob="x"), "makes no model (Config dropout must be float"),

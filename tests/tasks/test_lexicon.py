@@ -7,8 +7,9 @@ import random
 import pytest
 
 from regard import RegardError
-from regard.data import BOS, EOS, PAD, UNK, train_tokenizer
+from regard.data import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 from regard.data.wordpiece import SPECIAL, WordPiece
+from regard.tasks.documents import read_documents
 from regard.tasks.lexicon import FIRST_LETTERS, LAST_LETTERS, Encoded, Lexicon
 
 pytest.importorskip("tokenizers")
@@ -99,6 +100,30 @@ def test_texts_are_cut_by_the_tokenizer(lexicon):
         assert (found.starts, found.num_left_out) == (None, 0)
     plain = Lexicon(lexicon.tokenizer)
     assert plain.encode_texts(texts)[0] == Encoded(lexicon.tokenizer.encode(texts[0]))
+
+
+def test_texts_are_read_once(lexicon, monkeypatch):
+    read = []
+
+    def count(plain):
+        def call(self, texts):
+            texts = list(texts)
+            read.extend(texts)
+            return plain(self, texts)
+
+        return call
+
+    fresh, texts = Lexicon(lexicon.tokenizer, lexicon.letters), ["the cat in the mat", "dog"]
+    for name in ("encode_all", "encode_spans"):
+        monkeypatch.setattr(Tokenizer, name, count(getattr(Tokenizer, name)))
+    monkeypatch.setattr(Tokenizer, "list_spans", None)
+    found = fresh.cut_texts(texts)
+    # and the letters of each word once
+    assert read == [*texts, "the", "cat", "in", "mat", "dog"]
+    assert found == lexicon.encode_texts(texts)
+    read.clear()
+    assert len(read_documents(fresh, [texts], 2).ids) == 3
+    assert read == texts
 
 
 @pytest.mark.parametrize("is_framed", [False, True])

@@ -300,6 +300,12 @@ def test_what_cannot_be(make, data, tmp_path):
     assert refuse(read_documents, lexicon, [("a", "b")], 4, has_next=True) == (
         "max_length and max_tokens must be 5 or more to read anything, got 4."
     )
+    (tmp_path / "valid.txt").write_text("zzz\n", encoding="utf-8")
+    asked = make(corpus={"valid": (str(tmp_path / "valid.txt"),)})
+    assert refuse(prepare, asked) == (
+        "batches need a validation text for each of 1 processes, got 0 validation texts, 0 of them too long: give more,"
+        " or raise max_length and max_tokens."
+    )
     train_pretrained(make(recipe={"max_steps": 1}), str(tmp_path / "run"), CPU, is_shown=False)
     assert refuse(Tagger.load, tmp_path / "run") == (
         f"{tmp_path / 'run'} is no run that gives tags, it is one of pretrain: name another."

@@ -53,9 +53,11 @@ def classify(
 
 
 def _write(found: Sequence[Classified]) -> Iterator[str]:
+    from regard.views.labels import show_line
+
     for one in found:
         # a line for a line, and three columns, whatever the text holds
-        yield f"{one.label}\t{one.score:.2f}\t{' '.join(one.text.split())}"
+        yield f"{show_line(one.label)}\t{one.score:.2f}\t{' '.join(one.text.split())}"
 
 
 def _write_json(found: Sequence[Classified]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from regard.cli import asking, scoring
 from regard.cli.corpus import Member, Swap, read_column, read_columns, read_label_columns, read_two
 from regard.cli.files import check_place, write_lines
 from regard.cli.options import Some, drop_none
+from regard.cli.train_classify import Header
 
 EXAMPLES = """\
   regard evaluate runs/demo
@@ -28,7 +29,7 @@ EXAMPLES = """\
 TASKS = {
     "translate": ("columns", "keys", "swap", "member", "beam", "alpha", "lowercase", "tokenize", "output"),
     "summarize": ("columns", "keys", "swap", "member", "output"),
-    "classify": ("columns", "keys", "output"),
+    "classify": ("columns", "keys", "header", "output"),
     "tag": ("column", "output"),
     "pretrain": ("column",),
 }
@@ -48,6 +49,7 @@ def evaluate(
     column: Annotated[
         str | None, Some("NAME", "Of CoNLL-U the tags, of TSV and CSV plain text.  [default: as trained]")
     ] = None,
+    header: Header = False,
     swap: Swap = False,
     member: Member = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first so many only.")] = None,
@@ -80,16 +82,17 @@ def evaluate(
     keeping all and keeping the first would score. Of a pre-trained encoder, the perplexity of hidden words.
     """
     check_place("--output", output)
-    task = asking.find_task(run) or "translate"
+    task = asking.find_task(run) or _guess_task(run)
     given = drop_none({
-        "columns": columns, "keys": keys, "column": column, "swap": swap or None, "member": member, "beam": beam,
+        "columns": columns, "keys": keys, "column": column, "header": header or None, "swap": swap or None,
+        "member": member, "beam": beam,
         "alpha": alpha, "lowercase": lowercase or None, "tokenize": tokenize, "output": output,
     })  # fmt: skip
     for name in given:
         if name not in TASKS.get(task, given):
             does, _ = asking.USES[task]
             raise typer.BadParameter(f"--{name} is not for {run}, which {does}: leave it out")
-    changes = _read_changes(task, columns, keys, column, swap, member)
+    changes = _read_changes(task, columns, keys, column, header, swap, member)
     ask: Any = {"tag": scoring.score_tagger, "classify": scoring.score_classifier,
                 "summarize": scoring.score_summarizer, "pretrain": scoring.score_encoder}.get(task)  # fmt: skip
     if ask is None:
@@ -116,8 +119,23 @@ def evaluate(
         print(note, file=sys.stderr)
 
 
+def _guess_task(run: Path) -> str:
+    """What a model is for that does not say what it was trained for: an encoder's head tells."""
+    from regard.core import RegardError
+    from regard.models.encoder import Encoder
+    from regard.models.pretrained import read_config
+
+    entries = read_config(run)
+    if entries.get("model_type") != Encoder.model_type:
+        return "translate"
+    task = {"tags": "tag", "classes": "classify", "words": "pretrain"}.get(str(entries.get("head")))
+    if task is None:
+        raise RegardError(f"{run} has no head that answers: name a run that was trained for a task.")
+    return task
+
+
 def _read_changes(
-    task: str, columns: str | None, keys: str | None, column: str | None, swap: bool, member: str | None
+    task: str, columns: str | None, keys: str | None, column: str | None, header: bool, swap: bool, member: str | None
 ) -> dict[str, Any]:
     """How data is read that was not learned from."""
     if task in ("tag", "pretrain"):
@@ -125,7 +143,7 @@ def _read_changes(
         return drop_none({"column": column if is_tag else read_column(str(column))})
     if task == "classify":
         named = None if keys is None else read_two("--keys", keys)
-        return drop_none({"columns": read_label_columns(columns), "keys": named})
+        return drop_none({"columns": read_label_columns(columns), "keys": named, "header": header or None})
     numbers, names = read_columns(columns or "1,2"), read_two("--keys", keys or "source,target")
     return {"columns": numbers, "keys": names, "swap": swap, "member": member}
 
@@ -155,9 +173,9 @@ def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, 
         corpus = kind.from_dict(entries)
     except RegardError as error:
         cause = str(error).removesuffix(".")
-        raise RegardError(
-            f"{run / CONFIG} is damaged ({cause}): restore it, or name {kind.called} by --data."
-        ) from None
+        # data that is named is read as the run read its own
+        other = "" if data else f", or name {kind.called} by --data"
+        raise RegardError(f"{run / CONFIG} is damaged ({cause}): restore it{other}.") from None
     if data:
         corpus = replace(corpus, data=tuple(data), **changes)
         asked = corpus.draw().test if corpus.data == (PHRASEBOOK,) else corpus.open(corpus.data)

@@ -63,6 +63,7 @@ def score_translator(
 def score_tagger(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
     from regard.tasks.scores import score_labels
     from regard.tasks.tagger import Tagger
+    from regard.views.labels import show_line
 
     tagger = Tagger.load(run, device)
     sentences = [words for words, _ in asked]
@@ -72,13 +73,16 @@ def score_tagger(run: Path, asked: Sequence[Any], device: str, batch_size: int) 
     exact = sum(one.tags == tuple(tags) for one, (_, tags) in zip(found, asked, strict=True))
     rows, notes = _show_labels(scores)
     rows.insert(2, f"sentences {100 * exact / len(found):6.2f}   {exact} of {len(found)} without a wrong tag")
-    answers = [" ".join(f"{word}/{tag}" for word, tag in zip(one.words, one.tags, strict=True)) for one in found]
+    answers = [
+        " ".join(f"{word}/{show_line(tag)}" for word, tag in zip(one.words, one.tags, strict=True)) for one in found
+    ]
     return Result({**asdict(scores), "exact": exact}, rows, answers, seconds, len(found), notes)
 
 
 def score_classifier(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
     from regard.tasks.classifier import Classifier
     from regard.tasks.scores import score_labels
+    from regard.views.labels import show_line
 
     classifier = Classifier.load(run, device)
     texts, right = ([pair[i] for pair in asked] for i in (0, 1))
@@ -89,7 +93,7 @@ def score_classifier(run: Path, asked: Sequence[Any], device: str, batch_size: i
     cut = sum(one.num_left_out > 0 for one in found)
     if cut:
         notes.append(f"Of {cut} of {len(found)} texts only the first {classifier.max_length} tokens are read.")
-    return Result(asdict(scores), rows, answers, seconds, len(found), notes)
+    return Result(asdict(scores), rows, [show_line(label) for label in answers], seconds, len(found), notes)
 
 
 def score_summarizer(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
@@ -130,21 +134,25 @@ def score_encoder(run: Path, asked: Sequence[Any], device: str, batch_size: int)
 
 def _show_labels(scores: LabelScores) -> tuple[list[str], list[str]]:
     """Lines to read, and notes."""
+    from regard.views.labels import show_line
+
     right = round(scores.accuracy * scores.count / 100)
     rows = [
         f"accuracy  {scores.accuracy:6.2f}   {right} of {scores.count}",
         f"mean F1   {scores.f1:6.2f}   of {len(scores.labels)} labels",
     ]
-    width = max(5, *(len(name) for name in scores.labels))
+    width = max(5, *(len(show_line(name)) for name in scores.labels))
     rows += ["", f"{'label':{width}}  precision  recall      F1   count"]
     for name, x in sorted(scores.labels.items(), key=lambda item: -item[1].count):
-        rows.append(f"{name:{width}}  {x.precision:9.2f}  {x.recall:6.2f}  {x.f1:6.2f}  {x.count:6}")
-    worst = ", ".join(f"{said} for {name} ({times})" for name, said, times in scores.confusions[:FEW])
+        rows.append(f"{show_line(name):{width}}  {x.precision:9.2f}  {x.recall:6.2f}  {x.f1:6.2f}  {x.count:6}")
+    worst = ", ".join(
+        f"{show_line(said)} for {show_line(name)} ({times})" for name, said, times in scores.confusions[:FEW]
+    )
     if worst:
         rows += ["", f"Most often wrong: {worst}."]
     notes = []
     if scores.unknown:
-        names = [f"{name} ({times})" for name, times in scores.unknown.items()]
+        names = [f"{show_line(name)} ({times})" for name, times in scores.unknown.items()]
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         notes.append(f"Labels that this run does not know count as wrong: {', '.join(names[:FEW])}{more}.")
     return rows, notes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from regard.cli.corpus import LabelColumns, LabelKeys, read_label_columns, read_two
 from regard.cli.encoder import Encoding, Metric, Model, Texts
 from regard.cli.options import Some, drop_none, spread
@@ -12,8 +14,11 @@ from regard.cli.training import Out, Training
 EXAMPLES = """\
   regard train classify --out runs/tone
   regard train classify --data train.tsv --columns 2,1 --valid dev.tsv --out runs/sst
+  regard train classify --data table.csv --columns 3,1 --header --out runs/table
   regard train classify --data reviews.csv --columns review,label --pooling hard --out runs/reviews
   regard train classify --data train.tsv --from hf:models/minilm --out runs/bert"""
+
+Header = Annotated[bool, typer.Option("--header", help="Of TSV and CSV with counted columns: skip the first row.")]
 
 
 @spread
@@ -23,6 +28,7 @@ def classify(
     texts: Texts,
     columns: LabelColumns = None,
     keys: LabelKeys = "text,label",
+    header: Header = False,
     model: Model = "attention",
     encoding: Encoding,
     pooling: Annotated[
@@ -44,6 +50,6 @@ def classify(
     from regard.tasks.classify import ClassifyJob, LabelledCorpus
     from regard.tasks.label import train_labels
 
-    corpus = LabelledCorpus(columns=chosen, keys=named, **texts.settings)
+    corpus = LabelledCorpus(columns=chosen, keys=named, header=header, **texts.settings)
     job = ClassifyJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
     training.run(train_labels, job, out, 'classify {run} "a sentence"')

@@ -24,6 +24,7 @@ def read_columns(
     *,
     names: Sequence[Sequence[str]] = (),
     header: bool = False,
+    is_fixed: bool = False,
 ) -> Iterator[tuple[int, list[str]]]:
     """The chosen cells of each row with the number of its line; a blank row has blank cells.
 
@@ -34,7 +35,8 @@ def read_columns(
     [(2, ['Good, "really".', '1'])]
 
     Where a column is named, or `header` is set, the first row is names. `names` are, for each column, what it may be
-    called: where the first row has one of each, in any case, these are taken and `columns` are not.
+    called: where the first row has one of each, in any case, these are taken and `columns` are not. With `is_fixed` the
+    columns stay, and the first row is names where each of the chosen cells is one of its own.
     """
     places: list[int] | None = None
     for number, cells in _read_cells(name, member, inner):
@@ -42,7 +44,7 @@ def read_columns(
             yield number, [""] * len(columns)
             continue
         if places is None:
-            has_names, places = _find_places(name, number, cells, columns, names)
+            has_names, places = _find_places(name, number, cells, columns, names, is_fixed)
             if has_names or header:
                 continue
         if len(cells) <= max(places):
@@ -55,23 +57,26 @@ def read_columns(
 
 
 def _find_places(
-    name: str, number: int, cells: list[str], columns: Sequence[Column], names: Sequence[Sequence[str]]
+    name: str, number: int, cells: list[str], columns: Sequence[Column], names: Sequence[Sequence[str]], is_fixed: bool
 ) -> tuple[bool, list[int]]:
     """Whether the first row is names, and where the columns are."""
     heads = [cell.strip() for cell in cells]
     small = [head.lower() for head in heads]
     known = [next((x for x in some if x in small), None) for some in names]
-    if known and None not in known:
+    if known and not is_fixed and None not in known:
         return True, [small.index(str(x)) for x in known]
     for column in columns:
         if isinstance(column, str) and column not in heads:
             has = ", ".join(map(repr, heads))[:60]
             raise RegardError(
-                f"{name}, line {number} names no column {column[:40]!r} (it has {has}): name one of these, or count"
-                " from 0."
+                f"{name}, line {number} names no column {column[:40]!r} (it has {has}): name one of these, or its"
+                " number."
             )
+    places = [heads.index(column) if isinstance(column, str) else column for column in columns]
     has_names = any(isinstance(column, str) for column in columns)
-    return has_names, [heads.index(column) if isinstance(column, str) else column for column in columns]
+    if is_fixed and len(names) == len(places) and max(places) < len(small):
+        has_names = has_names or all(small[place] in some for place, some in zip(places, names, strict=True))
+    return has_names, places
 
 
 def check_columns(columns: Sequence[Column], count: int) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from regard.core import RegardError
 from regard.data.words import Word, cut_words
 
 KEEP, DROP = "keep", "drop"
+# time and memory grow with the product of both sides: more is no sentence
+MOST_WORDS = 2_000
 
 
 def mark_kept(words: Sequence[str], short: Sequence[str]) -> tuple[bool, ...]:
@@ -58,7 +61,7 @@ class Kept:
 
     Of the last whole walk, `total` is how many pairs there were, and `reworded` how many of the shorter sentences are
     no subsequence of the longer, in any case: these cannot be made by dropping words, and `share` is their share.
-    `cut` makes the words.
+    `cut` makes the words; more than 2,000 are refused.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]], cut: Callable[[str], Iterable[Word]] = cut_words) -> None:
@@ -73,6 +76,11 @@ class Kept:
         total = reworded = 0
         for sentence, short in self.pairs:
             words, wanted = (tuple(word for word, _, _ in self.cut(text)) for text in (sentence, short))
+            if max(len(words), len(wanted)) > MOST_WORDS:
+                raise RegardError(
+                    f"the pair that begins with {sentence[:60]!r} has a side of more than {MOST_WORDS:,} words: cut it,"
+                    " or leave it out."
+                )
             marks = mark_kept(words, wanted)
             total += 1
             reworded += sum(marks) < len(wanted)

@@ -33,10 +33,11 @@ def read_labelled(
 
     `columns` are those of the text and of the label, counted from 0 or named as in the first row. If left out, the
     first row is looked at: where it names a text (text, sentence, review, content, comment) and a label (label, labels,
-    class, sentiment, category, target), these are taken, else columns 0 and 1, from the first row on. `header` skips
-    the first row where columns are counted. `keys` are those of a JSONL object, whose label may be a whole number, true
-    or false. In a folder the label is the name of the folder in it, and each .txt or .txt.gz file there is a text, with
-    one space for all white space. Behind the name of a file may stand .gz; of a .zip one `member` is read.
+    class, sentiment, category, target), these are taken, else columns 0 and 1, from the first row on. Where columns are
+    counted, the first row is skipped if these are such names, or by `header`. `keys` are those of a JSONL object, whose
+    label may be a whole number, true or false. In a folder the label is the name of the folder in it, and each .txt or
+    .txt.gz file there is a text. White space in labels, and in texts of a folder, becomes one space. Behind the name of
+    a file may stand .gz; of a .zip one `member` is read.
     """
     if columns is not None:
         check_columns(columns, 2)
@@ -55,9 +56,9 @@ def read_labelled(
 def _read_rows(
     name: str, member: str | None, inner: str, columns: Sequence[Column] | None, header: bool
 ) -> Iterator[Pair]:
-    names = (TEXTS, LABELS) if columns is None else ()
-    for _, (text, label) in read_columns(name, member, inner, columns or (0, 1), names=names, header=header):
-        yield text, label
+    options: dict[str, Any] = {"names": (TEXTS, LABELS), "header": header, "is_fixed": columns is not None}
+    for _, (text, label) in read_columns(name, member, inner, columns or (0, 1), **options):
+        yield text, _join(label)
 
 
 def _read_jsonl(name: str, member: str | None, keys: tuple[str, str]) -> Iterator[Pair]:
@@ -77,7 +78,12 @@ def _take_label(row: dict[str, Any], key: str, name: str, number: int) -> str:
             f"{name}, line {number}: {key!r} must be text, a whole number, true or false, is a"
             f" {type(label).__name__}: mend the line."
         )
-    return take_text(row, key, name, number)
+    return _join(take_text(row, key, name, number))
+
+
+def _join(label: str) -> str:
+    """A label on one line, and in one column."""
+    return " ".join(label.split())
 
 
 def _read_folders(name: str) -> Iterator[Pair]:
@@ -90,7 +96,7 @@ def _read_folders(name: str) -> Iterator[Pair]:
         if not files:
             raise RegardError(f"{folder} has no .txt files: put the texts of this label in it, or remove it.")
         for file in files:
-            yield _read_whole(os.path.join(folder, file)), label
+            yield _read_whole(os.path.join(folder, file)), _join(label)
 
 
 def list_folder(name: str) -> list[str]:

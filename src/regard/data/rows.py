@@ -54,7 +54,8 @@ class Rows:
     `labels` has an int for each sequence, or for each a list with an int for every token; `letters` the ids of the
     letters of every token, `types` an int for every token. An empty sequence is one <pad> of length 0.
 
-    Sizes, the order of an epoch, going on in its middle and shares of processes are as in `Batches`.
+    Sizes, the order of an epoch, going on in its middle and shares of processes are as in `Batches`; `what` names a
+    sequence where there are too few.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Rows:
         rank: int = 0,
         world_size: int = 1,
         pad_label: int = NO_LABEL,
+        what: str = "sequence",
     ) -> None:
         self.sequences, self.labels, self.letters, self.types = sequences, labels, letters, types
         self.shuffle, self.seed, self.rank, self.world_size = shuffle, seed, rank, world_size
@@ -89,6 +91,7 @@ class Rows:
             seed=seed,
             rank=rank,
             world_size=world_size,
+            what=what,
         )
         self.dropped = self._buckets.dropped
 

@@ -78,14 +78,18 @@ class Tokenizer:
         """The ids of many texts, on all cores."""
         return [found.ids for found in self._inner.encode_batch(list(_check_texts(texts)), add_special_tokens=False)]
 
+    def encode_spans(self, texts: Iterable[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of many texts, and of each text what `list_spans` gives."""
+        found = self._inner.encode_batch(list(_check_texts(texts)), add_special_tokens=False)
+        return [(one.ids, one.offsets) for one in found]
+
     def list_spans(self, text: str) -> list[tuple[int, int]]:
         """The characters of `text` that each token of `encode(text)` stands for, from one up to another.
 
         >>> train_tokenizer(["introduce xi'an"], kind="words").list_spans("introduce xi'an")
         [(0, 9), (9, 15)]
         """
-        (checked,) = _check_texts([text])
-        return [(start, stop) for start, stop in self._inner.encode(checked, add_special_tokens=False).offsets]
+        return self.encode_spans([text])[0][1]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids` up to the first <eos>; <pad> and <bos> are left out, <unk> is shown."""

@@ -163,8 +163,9 @@ def _read_sizes(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[
         if type(value) is not int or value < 1:
             raise name_fault(file, f"needs a number above 0 as {theirs}, has {value!r:.40}", RESTORE)
         sizes[ours] = value
-    layers = [int(found[1]) for name in shapes if (found := re.match(r"encoder\.layer\.(\d{1,6})\.", name))]
-    counts: dict[str, Any] = {"num_layers": max(layers, default=-1) + 1}
+    # each number once, so that one high number makes no layers that are not there
+    layers = {int(found[1]) for name in shapes if (found := re.match(r"encoder\.layer\.(\d{1,6})\.", name))}
+    counts: dict[str, Any] = {"num_layers": len(layers)}
     for ours, (name, axis) in SHOWN.items():
         shape = shapes.get(name)
         if not isinstance(shape, list) or len(shape) != 2:

@@ -26,22 +26,25 @@ class LabelledCorpus(Examples):
     >>> label in ("polite", "plain", "rude")
     True
 
-    `columns` are text and label, by number from 0 or by a header's names; None finds them. `keys` are those of JSONL.
+    `columns` are text and label, by number from 0 or by a header's names; None finds them. `header` skips the first row
+    where they are numbers. `keys` are those of JSONL.
     """
 
     columns: tuple[Any, Any] | None = None
     keys: tuple[str, str] = ("text", "label")
+    header: bool = False
 
     fits: ClassVar[Fits] = {
         **SHARED,
         "columns": lambda x: x is None or (isinstance(x, list | tuple) and len(x) == 2),
         "keys": lambda x: isinstance(x, list | tuple) and len(x) == 2 and all(type(key) is str for key in x),
+        "header": lambda x: type(x) is bool,
     }
     called: ClassVar[str] = "texts"
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
         return itertools.chain.from_iterable(
-            read_labelled(path, columns=self.columns, keys=self.keys) for path in paths
+            read_labelled(path, columns=self.columns, keys=self.keys, header=self.header) for path in paths
         )
 
     def draw(self) -> Split:

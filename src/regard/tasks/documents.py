@@ -54,9 +54,9 @@ def read_documents(
 
 def _cut_texts(lexicon: Lexicon, texts: Sequence[str], most: int | None) -> Iterator[list[Encoded]]:
     """The pieces of each text, without frames."""
-    spelled = itertools.repeat(None) if lexicon.letters is None else iter(lexicon.encode_texts(texts))
-    for ids, one in zip(lexicon.tokenizer.encode_all(texts), spelled, strict=False):
-        letters = [[]] * len(ids) if one is None or one.letters is None else one.letters[len(one.ids) - len(ids) :]
+    for one in lexicon.cut_texts(texts):
+        ids = one.ids
+        letters = [[]] * len(ids) if one.letters is None else one.letters
         step = most or max(len(ids), 1)
         cuts = [slice(start, start + step) for start in range(0, len(ids), step)]
         yield [Encoded(ids[cut], letters[cut]) for cut in cuts]

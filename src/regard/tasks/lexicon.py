@@ -44,8 +44,9 @@ class Lexicon:
 
     def __init__(self, tokenizer: Tokenizer, letters: Tokenizer | None = None, *, is_framed: bool = False) -> None:
         self.tokenizer, self.letters, self.is_framed = tokenizer, letters, is_framed
-        # how each word was read before
-        self._known: dict[str, tuple[list[int], list[int]]] = {}
+        # how each word was read before, and spelled
+        self._known: dict[str, list[int]] = {}
+        self._spelled: dict[str, list[int]] = {}
 
     @classmethod
     def train(
@@ -107,36 +108,39 @@ class Lexicon:
     def encode_texts(self, texts: Sequence[str], limit: int | None = None) -> list[Encoded]:
         """Texts as they are cut by the tokenizer, and no more of each than `limit` tokens, the frame counted."""
         most = None if limit is None else max(1, limit - len(self.frame([UNK])) + 1)
-        whole = self.tokenizer.encode_all(texts)
-        rows, left_out = [ids[:most] for ids in whole], [max(0, len(ids) - (most or len(ids))) for ids in whole]
-        if self.letters is None:
-            return [Encoded(self.frame(ids), num_left_out=more) for ids, more in zip(rows, left_out, strict=True)]
-        spans = [self.tokenizer.list_spans(text)[:most] for text in texts]
-        words = [[text[start:stop].strip() for start, stop in cuts] for text, cuts in zip(texts, spans, strict=True)]
-        self._learn(word for line in words for word in line)
         found = []
-        for row, line, more in zip(rows, words, left_out, strict=True):
-            ids = self.frame(row)
-            # the frame, and what there is in an empty text, has no letters
-            blank: list[list[int]] = [[]] * (len(ids) - len(line))
-            found.append(Encoded(ids, [*blank, *(self._known[word][1] for word in line)], num_left_out=more))
+        for one in self.cut_texts(texts):
+            ids, letters = self.frame(one.ids[:most]), one.letters
+            if letters is not None:
+                letters = self._fill(letters[:most], len(ids))
+            found.append(Encoded(ids, letters, num_left_out=max(0, len(one.ids) - (most or len(one.ids)))))
         return found
+
+    def cut_texts(self, texts: Sequence[str]) -> list[Encoded]:
+        """Whole texts without a frame."""
+        if self.letters is None:
+            return [Encoded(ids) for ids in self.tokenizer.encode_all(texts)]
+        rows = self.tokenizer.encode_spans(texts)
+        lines = [[text[a:b].strip() for a, b in spans] for text, (_, spans) in zip(texts, rows, strict=True)]
+        self._spell(word for words in lines for word in words)
+        return [
+            Encoded(ids, [self._spelled[word] for word in words]) for (ids, _), words in zip(rows, lines, strict=True)
+        ]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
         """Sentences whose words are known; a word that the tokenizer cuts is known by its first piece."""
         self._learn(word for words in sentences for word in words)
+        if self.letters is not None:
+            self._spell(word for words in sentences for word in words)
         found = []
         for words in sentences:
-            pieces = [self._known[word][0] for word in words]
+            pieces = [self._known[word] for word in words]
             ids = self.frame([number for piece in pieces for number in piece])
             before = self._count_before()
             starts = [before]
             for piece in pieces[:-1]:
                 starts.append(starts[-1] + len(piece))
-            letters = None if self.letters is None else [self._known[word][1] for word in words]
-            if letters is not None:
-                # the frame, and what there is in an empty sentence, has no letters
-                letters = [*[[]] * (len(ids) - len(letters)), *letters]
+            letters = None if self.letters is None else self._fill([self._spelled[word] for word in words], len(ids))
             found.append(Encoded(ids, letters, starts if words else []))
         return found
 
@@ -149,15 +153,25 @@ class Lexicon:
     def _count_before(self) -> int:
         return int(self.is_framed or isinstance(self.tokenizer, WordPiece))
 
+    @staticmethod
+    def _fill(letters: list[list[int]], count: int) -> list[list[int]]:
+        """Letters of as many tokens: the frame, and what there is in an empty text, has none."""
+        return [*[[]] * (count - len(letters)), *letters]
+
     def _learn(self, words: Iterable[str]) -> None:
         """Read every word once."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         unknown = [self.unk_id]
-        spelled: list[list[int]] = [[]] * len(new) if self.letters is None else self.letters.encode_all(new)
-        for word, ids, letters in zip(new, self.tokenizer.encode_all(new), spelled, strict=True):
+        for word, ids in zip(new, self.tokenizer.encode_all(new), strict=True):
             # a word with a space in it is none that a tokenizer of words could know
-            ids = unknown if not ids or (self.tokenizer.keeps_words and len(ids) > 1) else ids
+            self._known[word] = unknown if not ids or (self.tokenizer.keeps_words and len(ids) > 1) else ids
+
+    def _spell(self, words: Iterable[str]) -> None:
+        """Read the letters of every word once."""
+        assert self.letters is not None
+        new = [word for word in dict.fromkeys(words) if word not in self._spelled]
+        for word, letters in zip(new, self.letters.encode_all(new), strict=True):
             if len(letters) > FIRST_LETTERS + LAST_LETTERS:
                 letters = letters[:FIRST_LETTERS] + letters[-LAST_LETTERS:]
             # with marks at its ends a suffix is another run of letters than the same within
-            self._known[word] = ids, [BOS, *letters, EOS] if self.letters is not None else []
+            self._spelled[word] = [BOS, *letters, EOS]

@@ -157,7 +157,7 @@ class PretrainTask(Learning):
         self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         # built now, so that what does not fit is said before anything is written
         self.batches(0, 1)
-        self._batch(self.valid, 0, 1)
+        self._ask_batches(0, 1)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -175,6 +175,9 @@ class PretrainTask(Learning):
         return Masked(
             rows, mask_id=lexicon.mask_id, vocab_size=lexicon.vocab_size, special=lexicon.special, rate=self.job.rate
         )
+
+    def _ask_batches(self, rank: int, world_size: int) -> Masked:
+        return self._batch(self.valid, rank, world_size, shuffle=False, what="validation text")
 
     def batches(self, rank: int, world_size: int) -> Masked:
         return self._batch(self.train, rank, world_size, seed=self.job.recipe.seed)
@@ -202,7 +205,7 @@ class PretrainTask(Learning):
 
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
         sums = torch.zeros(6, dtype=torch.float64)
-        for batch in self._batch(self.valid, fabric.global_rank, fabric.world_size, shuffle=False).walk():
+        for batch in self._ask_batches(fabric.global_rank, fabric.world_size).walk():
             words, wanted, follows, others = self._ask(model, batch.to(fabric.device), self.valid)
             sums[:3] += _count_right(words, wanted)
             if follows is not None:
