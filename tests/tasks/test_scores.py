@@ -54,7 +54,9 @@ def test_hidden_words_by_the_formula():
     model = Encoder(Config.preset("tiny", lexicon.vocab_size, head="words", num_hiddens=8, num_heads=2)).eval()
     documents = [("the cat sat on the mat", "a dog ran"), ("the dog sat on a mat off the cat",)]
     found = score_words(model, lexicon, documents, batch_size=2)
-    assert found == score_words(model, lexicon, documents, batch_size=2)
+    # nothing is dropped, and the model is left as it was
+    assert found == score_words(model.train(), lexicon, documents, batch_size=2)
+    assert model.training
     with torch.no_grad():
         for parameter in model.words.parameters():
             parameter.zero_()

@@ -16,6 +16,7 @@ from regard.data.rows import NO_LABEL, Masked, Rows
 from regard.models.encoder import Encoder
 from regard.tasks.documents import read_documents
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.start import pause_training
 
 Report = Callable[[int, int], None]
 
@@ -117,19 +118,20 @@ def score_words(
     )  # fmt: skip
     place, done = next(model.parameters()).device, 0
     loss = right = count = follows = 0.0
-    for batch in hidden.walk():
-        here = batch.to(place)
-        assert here.labels is not None
-        chosen = here.labels != NO_LABEL
-        states = model.encode(here.ids, here.lengths, spelling=here.spelling, types=here.types)
-        words, wanted = model.predict_words(states[chosen]).float(), here.labels[chosen]
-        loss += float(functional.cross_entropy(words, wanted, reduction="sum"))
-        right, count = right + float((words.argmax(-1) == wanted).sum()), count + len(wanted)
-        if part.others is not None:
-            others = torch.tensor([part.others[number] for number in batch.numbers.tolist()])
-            follows += float((model.predict_next(states, here.lengths).argmax(-1).cpu() == others).sum())
-        done += len(batch.numbers)
-        if on_progress is not None:
-            on_progress(done, len(part.ids))
+    with pause_training(model):
+        for batch in hidden.walk():
+            here = batch.to(place)
+            assert here.labels is not None
+            chosen = here.labels != NO_LABEL
+            states = model.encode(here.ids, here.lengths, spelling=here.spelling, types=here.types)
+            words, wanted = model.predict_words(states[chosen]).float(), here.labels[chosen]
+            loss += float(functional.cross_entropy(words, wanted, reduction="sum"))
+            right, count = right + float((words.argmax(-1) == wanted).sum()), count + len(wanted)
+            if part.others is not None:
+                others = torch.tensor([part.others[number] for number in batch.numbers.tolist()])
+                follows += float((model.predict_next(states, here.lengths).argmax(-1).cpu() == others).sum())
+            done += len(batch.numbers)
+            if on_progress is not None:
+                on_progress(done, len(part.ids))
     score = None if part.others is None else 100 * follows / len(part.ids)
     return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), score)
