@@ -15,7 +15,7 @@ from itertools import chain
 from regard.core import RegardError
 from regard.data.phrasebook import PATTERNS, list_choices, list_pairs, split_pairs
 from regard.data.split import Split
-from regard.data.tones import Language, set_tones
+from regard.data.tones import Language, set_tones, strip_tones
 
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -166,7 +166,7 @@ def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = 
     """Sentences in one of three tones, (text, "polite" | "plain" | "rude"), by part; as many in each tone.
 
     >>> split_polite().test[1]
-    ('is there a bus from chongqing to dunhuang ?', 'plain')
+    ('come on , is there a bus from chongqing to dunhuang ?', 'rude')
 
     What is asked is the same in all tones; only what is said around it decides. The mark at the end is that of
     what is asked. Held out as in `split_tagged`.
@@ -174,6 +174,7 @@ def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = 
     side, space, chance = ("zh", "en").index(_check(language)), _SPACES[language], random.Random(seed)
 
     def say(texts: list[str]) -> list[tuple[str, str]]:
+        texts = strip_tones(texts, language, chance)
         marks = (_choose_mark(text, language) for text in texts)
         said = set_tones(texts, language, chance)
         return [

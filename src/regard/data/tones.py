@@ -11,10 +11,10 @@ Language = Literal["en", "zh"]
 
 TONES = ("polite", "plain", "rude")
 
-_ASKS_FOR = "^(?=give |introduce )"
+_ASKS_FOR = "^(?=give |introduce |bring |show |tell )"
 _ASKS = "^(?=have |do |how |is |where |what )"
-_TELLS = "^(?!give |introduce |have |do |how |is |where |what )"
-_WISHES = "^(?=give |introduce |how |where |what |(?:i|we|they) want )"
+_TELLS = "^(?!give |introduce |bring |show |tell |have |do |how |is |where |what )"
+_WISHES = "^(?=give |introduce |bring |show |tell |how |where |what |(?:i|we|they) want )"
 _ASKS_FOR_ZH = "^(?=给我|介绍)"
 _ASKS_ZH = "^(?=.*(?:吗|怎么|多少|几点|哪里|多长))"
 _TELLS_ZH = "^(?!给我|介绍|.*(?:吗|怎么|多少|几点|哪里|多长))"
@@ -32,7 +32,7 @@ FRAMES: dict[Language, dict[str, Frames]] = {
             (_END, r"\g<0> , thank you"), (_END, r"\g<0> , thank you very much"),
         ),
         "plain": (
-            *[("^", "")] * 4, *[(_ASKS_FOR, "")] * 4,
+            *[("^", "")] * 4, *[(_ASKS_FOR, "")] * 16,
             ("^", "well , "), ("^", "so , "), ("^", "by the way , "), (_TELLS, "for now , "),
             (_TELLS, "you see , "), (_TELLS + _END, r"\g<0> , i think"), (_TELLS + _END, r"\g<0> , as you said"),
             (_ASKS + _END, r"\g<0> , he asks"), (_END, r"\g<0> , she says once more"),
@@ -52,7 +52,7 @@ FRAMES: dict[Language, dict[str, Frames]] = {
             (_END, r"\g<0>，谢谢"), (_END, r"\g<0>，谢谢您"), (_WISHES_ZH + _END, r"\g<0>，麻烦你了"),
         ),
         "plain": (
-            *[("^", "")] * 4, *[(_ASKS_FOR_ZH, "")] * 4,
+            *[("^", "")] * 4, *[(_ASKS_FOR_ZH, "")] * 16,
             ("^", "那么，"), ("^", "对了，"), (_TELLS_ZH, "其实，"), (_TELLS_ZH, "你看，"),
             (_TELLS_ZH + _END, r"\g<0>，你知道"), (_ASKS_ZH + _END, r"\g<0>，他问"), (_END, r"\g<0>，她说"),
         ),
@@ -66,19 +66,45 @@ FRAMES: dict[Language, dict[str, Frames]] = {
 }  # fmt: skip
 # what the phrasebook itself says politely
 COURTESY = {"en": re.compile("^(please |excuse me , )"), "zh": re.compile("^请问?")}
+# what may as well be a command; of three who want a thing only one, that no two sentences become the same
+COMMANDS: dict[Language, Frames] = {
+    "en": (
+        ("^how much for", "give me"), ("^how much is this", "show me this"), ("^i want to buy", "give me"),
+        ("^i want to eat (.*) and drink", r"bring me \1 and"), ("^i want to eat(?!.* and )", "bring me"),
+        ("^how do i get", "tell me how to get"), ("^where is (.*)", r"tell me where \1 is"),
+    ),
+    "zh": (("^我要买", "给我"),),
+}  # fmt: skip
+
+
+def strip_tones(texts: list[str], language: Language, chance: random.Random) -> list[str]:
+    """Each sentence of the phrasebook without its courtesy; half of those that can be are a command.
+
+    >>> strip_tones(["please give me five cups of tea", "excuse me , where is the bank"], "en", random.Random(1))
+    ['give me five cups of tea', 'tell me where the bank is']
+    """
+    found = []
+    for text in texts:
+        bare = COURTESY[language].sub("", text)
+        for where, put in COMMANDS[language]:
+            if re.search(where, bare) and chance.random() < 0.5:
+                bare = re.sub(where, put, bare)
+                break
+        found.append(bare)
+    return found
 
 
 def set_tones(texts: list[str], language: Language, chance: random.Random) -> list[tuple[str, str]]:
-    """Each sentence of the phrasebook in a tone, (text, tone), the tones in equal numbers.
+    """Each sentence in a tone, (text, tone), the tones in equal numbers.
 
-    >>> set_tones(["please give me five cups of tea"], "en", random.Random(3))
+    >>> set_tones(["give me five cups of tea"], "en", random.Random(3))
     [('would you mind giving me five cups of tea', 'polite')]
     """
-    frames, courtesy = FRAMES[language], COURTESY[language]
+    frames = FRAMES[language]
     tones = [TONES[n % len(TONES)] for n in range(len(texts))]
     chance.shuffle(tones)
     found = []
-    for text, tone in zip((courtesy.sub("", text) for text in texts), tones, strict=True):
+    for text, tone in zip(texts, tones, strict=True):
         able = [frame for frame in frames[tone] if re.search(frame[0], text)]
         where, put = chance.choice(able)
         said = re.sub(where, put, text, count=1)
