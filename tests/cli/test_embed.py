@@ -68,7 +68,8 @@ def test_texts_a_file_and_stdin_are_the_same(command, run, expected, tmp_path):
 def test_files_hold_the_same(command, run, expected, tmp_path):
     for suffix in (".npy", ".safetensors", ".jsonl"):
         path = tmp_path / "made" / f"vectors{suffix}"
-        assert command("embed", run, *TEXTS, *CPU, "--output", path, "--batch-size", "2") == (0, "", "")
+        said = f"4 {'lines' if suffix == '.jsonl' else 'vectors of 8'} in {path}\n"
+        assert command("embed", run, *TEXTS, *CPU, "--output", path, "--batch-size", "2") == (0, "", said)
     found = [
         torch.from_numpy(numpy.load(tmp_path / "made" / "vectors.npy", allow_pickle=False)),
         safetensors.load_file(tmp_path / "made" / "vectors.safetensors")["vectors"],

@@ -82,6 +82,7 @@ def embed(
         with show_progress("embedding", len(lines or ())) as on_progress:
             found = ask(lines or (), on_progress)
         _save(output, found, embedder.size)
+        print(f"{len(found)} vectors of {embedder.size} in {output}", file=sys.stderr)
         note(found)
         return
     write = partial(_write, as_json=as_json)

@@ -43,6 +43,7 @@ class LabelTask(Learning):
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
+        self.unit = "words" if job.is_worded else "texts"
         labels, positions = model.config.labels, limit_length(None, model)
         self.limit = limit_length(job.max_length, model)
         self.train = read_examples(job, lexicon, labels, train, self.limit)

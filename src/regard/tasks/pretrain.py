@@ -42,7 +42,7 @@ class TextCorpus(Examples):
     """Texts of files that `read_texts` reads, each as (text,); with `is_whole` all texts of a document together.
 
     >>> TextCorpus().part().train[0]
-    ('introduce dalian',)
+    ('introduce dalian .',)
 
     `column` is that of TSV and CSV, by number from 0 or by a header's name; None finds it. `key` is that of JSONL.
     """

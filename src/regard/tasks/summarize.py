@@ -31,7 +31,7 @@ class ShortCorpus(Corpus):
     """Pairs of a sentence and a shorter one; files are read as `Corpus` reads them.
 
     >>> ShortCorpus().part().train[1]
-    ('please introduce mount tai', 'mount tai')
+    ('please introduce mount tai .', 'mount tai')
     """
 
     def open(self, paths: tuple[str, ...]) -> Pairs:
