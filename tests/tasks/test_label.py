@@ -16,8 +16,17 @@ from regard.data.rows import NO_LABEL
 from regard.models import seq2seq
 from regard.tasks.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.folder import RunFolder
-from regard.tasks.label import LabelTask, find_logits, list_labels, open_scores, part_sentence, read_examples
+from regard.tasks.label import (
+    LabelTask,
+    find_logits,
+    list_labels,
+    open_scores,
+    part_sentence,
+    read_examples,
+    train_labels,
+)
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.recipe import Machine
 from regard.tasks.tag import TagJob
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
 
@@ -180,13 +189,26 @@ def test_a_missing_package_is_named(monkeypatch):
     assert str(error.value) == "scores of labels need the package torchmetrics: pip install 'regard[train]'."
 
 
+def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):
+    file = tmp_path / "texts.tsv"
+    file.write_text("".join(f"text {n}\t{'abc'[n % 3]}\n" for n in range(60)))
+    job = ClassifyJob.default(
+        corpus=LabelledCorpus((str(file),), (str(file),)), recipe={"max_steps": 1},
+        changes={"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "num_layers": 1, "num_grams": 50},
+    )  # fmt: skip
+    for said in ("60 texts to learn from, 60 to validate by; labels: a (20), b (20), c (20).", "step 1"):
+        train_labels(job, str(tmp_path / "run"), Machine("cpu"))
+        lines = capsys.readouterr().err.splitlines()
+        assert [line for line in lines if "to learn from" in line] == ([said] if "learn" in said else [])
+
+
 def test_what_is_too_long_is_noted(prepare):
-    assert prepare("tag", max_length=4).notes == [
+    assert prepare("tag", max_length=4).notes[1:] == [
         "1 of 5 texts are too long for max_length or max_tokens: left out."
     ]  # fmt: skip
-    assert list(prepare("tag").notes) == []
+    assert list(prepare("tag").notes[1:]) == []
     # of a text that has one label the beginning is read
-    assert list(prepare("classify", max_length=2).notes) == []
+    assert list(prepare("classify", max_length=2).notes[1:]) == []
 
 
 @EACH
@@ -221,7 +243,7 @@ def test_labels_that_nothing_teaches_are_noted(prepare):
     ):
         task = prepare(name)
         made = LabelTask(task.job, task.model, task.lexicon, KINDS[name][1], more)
-        assert made.notes == [f"labels that only the validation has, and nothing teaches: {said}."]
+        assert made.notes[1:] == [f"labels that only the validation has, and nothing teaches: {said}."]
 
 
 @EACH
@@ -265,7 +287,7 @@ def test_learned_positions_are_a_limit(prepare, fabric, name):
     sizes = [batch.ids.shape[1] for batch in task.batches(0, 1).walk()]
     assert max(sizes) <= task.limit == 3
     left_out = "2 of 5 texts are too long for max_length or max_tokens: left out."
-    assert task.notes == ([left_out] if name == "tag" else [])
+    assert task.notes[1:] == ([left_out] if name == "tag" else [])
     with torch.no_grad():
         assert math.isfinite(task.validate(task.model, fabric)["loss"])
     # every tag of the validation is asked for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,15 @@ from regard.tasks.lexicon import Encoded, Lexicon
 from regard.tasks.recipe import Machine
 from regard.tasks.run import Learning, digest_data, train_run
 from regard.tasks.start import limit_length, pause_training, prepare_reading
+from regard.views.labels import show_line
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 # more labels than this are none: another column was meant
 MOST_LABELS = 1000
+# and more than this are not named one by one
+MOST_NAMED = 8
 # places for tokens in a batch, when a trained model is asked
 PLACES = 2**13
 
@@ -51,7 +55,7 @@ class LabelTask(Learning):
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
         self._digest = digest_data(self.train, self.valid)
         # built now, so that what does not fit is said before anything is written
-        dropped, notes = self.batches(0, 1).dropped, []
+        dropped, notes = self.batches(0, 1).dropped, [describe_examples(job, train, valid)]
         if dropped:
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
         if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
@@ -134,6 +138,19 @@ def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
             f" {len(found)} ({names}): name another column."
         )
     return found
+
+
+def describe_examples(job: EncoderJob, train: Sequence[Example], valid: Sequence[Example]) -> str:
+    """What there is to learn from, in a line: a column that was taken for another shows at once.
+
+    >>> from regard.tasks.classify import ClassifyJob
+    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")])
+    '3 texts to learn from, 1 to validate by; labels: x (2), y (1).'
+    """
+    counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
+    names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))
+    more = f" and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
+    return f"{len(train):,} texts to learn from, {len(valid):,} to validate by; labels: {names}{more}."
 
 
 def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:

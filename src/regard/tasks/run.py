@@ -25,7 +25,7 @@ class Learning:
     """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
 
     A subclass has `settings`, what decides the run as JSON can hold it, and writes what else its folder needs. `notes`
-    are for whoever starts it.
+    are for whoever begins it.
     """
 
     notes: Sequence[str] = ()
@@ -88,9 +88,6 @@ def train_run(
     if fabric.is_global_zero:
         folder.check()
     task = prepare(folder)
-    progress = Progress(is_shown=is_shown and fabric.is_global_zero)
-    for note in task.notes:
-        progress.say(note)
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
             settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
@@ -102,6 +99,9 @@ def train_run(
             if not folder.is_begun():
                 with say_why(folder.path):
                     task.write_files(folder)
+                progress = Progress(is_shown=is_shown)
+                for note in task.notes:
+                    progress.say(note)
         standing = fit(task, folder, recipe, fabric, is_shown=is_shown)
         if fabric.is_global_zero and standing.history:
             from regard.views import draw_curves
