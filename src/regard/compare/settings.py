@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self
 
 from regard.compare.kinds import Dimensions
+from regard.core import RegardError
 
 # in the order they are measured: what is certain first, what takes long last
 PARTS = ("operations", "steps", "paths", "cost", "recall", "order", "digits")
 # told how much of a part is done, from 0 to 1
 Advance = Callable[[float], None]
+# time and memory of a first look
+QUICK = 1024
 
 
 @dataclass(frozen=True)
 class Settings:
     """All that decides a comparison.
 
-    >>> Settings().quicken().is_quick
+    >>> Settings(lengths=(64, 128, 256)).quicken().is_quick
     True
 
-    `lengths` are those of time and memory; `widths` and `kernels` those that operations, steps and paths are measured
-    for. `batches` are sequences at once in time and memory. `has_equal_parameters` gives every layer the width with about
-    as many parameters as self-attention has at `dims.width`, in time, memory and what is learned.
+    `lengths` and `batches` (sequences at once) are those of time and memory; `widths` and `kernels` those of
+    operations, steps and paths. `has_equal_parameters` gives every layer the width with about as many parameters as
+    self-attention has at `dims.width`, in time, memory and what is learned.
     """
 
     dims: Dimensions = field(default_factory=Dimensions)
@@ -37,6 +40,63 @@ class Settings:
     is_quick: bool = False
     parts: tuple[str, ...] = PARTS
 
+    def __post_init__(self) -> None:
+        for name in ("lengths", "widths", "kernels", "batches"):
+            object.__setattr__(self, name, _check_numbers(name, getattr(self, name)))
+        for name in ("width", "heads", "window", "kernel"):
+            _check_number(name, getattr(self.dims, name), 1)
+        if len(self.lengths) < 3:
+            raise RegardError(f"lengths must be at least three, to fit a power to, got {list(self.lengths)}.")
+        for kernel in (self.dims.kernel, *self.kernels):
+            if kernel < 3 or kernel % 2 == 0:
+                raise RegardError(f"a kernel must be odd and at least 3, to reach its neighbours, got {kernel}.")
+        if self.dims.window < 2:
+            raise RegardError(f"window must be at least 2, got {self.dims.window}.")
+        for width in (self.dims.width, *self.widths):
+            if width % self.dims.heads:
+                raise RegardError(f"width {width} must be a multiple of heads={self.dims.heads}, which share it.")
+        _check_number("seed", self.seed, 0)
+        unknown = [part for part in self.parts if part not in PARTS]
+        if unknown or not self.parts:
+            raise RegardError(
+                f"parts must be some of {', '.join(PARTS)}, got {', '.join(map(str, unknown)) or 'none'}."
+            )
+        # whatever order they were named in
+        object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
+
     def quicken(self) -> Self:
-        """Less of everything, for a first look."""
-        return replace(self, is_quick=True, lengths=tuple(n for n in self.lengths if n <= 1024))
+        """Less of everything, for a first look; lengths above 1,024 go, unless that leaves too few."""
+        short = tuple(n for n in self.lengths if n <= QUICK)
+        return replace(self, is_quick=True, lengths=short if len(short) > 2 else self.lengths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it.
+
+        >>> Settings.from_dict(Settings(seed=3).to_dict()) == Settings(seed=3)
+        True
+        """
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, entries: Any) -> Self:
+        known, sizes = ({one.name for one in fields(kind)} for kind in (cls, Dimensions))
+        if not isinstance(entries, dict) or set(entries) - known:
+            raise RegardError(f"settings must be an object of {', '.join(sorted(known))}.")
+        dims = entries.get("dims", {})
+        if not isinstance(dims, dict) or set(dims) - sizes:
+            raise RegardError(f"settings dims must be an object of {', '.join(sorted(sizes))}.")
+        return cls(**{**entries, "dims": Dimensions(**dims), "parts": tuple(entries.get("parts", PARTS))})
+
+
+def _check_numbers(name: str, numbers: Any) -> tuple[int, ...]:
+    """The numbers once each, the smallest first."""
+    if isinstance(numbers, str) or not isinstance(numbers, Sequence) or not numbers:
+        raise RegardError(f"{name} must be a list of whole numbers, got {numbers!r}.")
+    for number in numbers:
+        _check_number(name, number, 1)
+    return tuple(sorted(set(numbers)))
+
+
+def _check_number(name: str, number: Any, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise RegardError(f"{name} must be a whole number of at least {least}, got {number!r}.")

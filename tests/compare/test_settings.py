@@ -1,0 +1,63 @@
+"""Settings that cannot be measured are refused, in the words of those who gave them."""
+
+import pytest
+
+from regard import RegardError
+from regard.compare.kinds import Dimensions
+from regard.compare.settings import PARTS, Settings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"lengths": (64, 128)}, "lengths must be at least three, to fit a power to, got [64, 128]."),
+        ({"lengths": "64"}, "lengths must be a list of whole numbers, got '64'."),
+        ({"batches": ()}, "batches must be a list of whole numbers, got ()."),
+        ({"lengths": (64, 0, 128)}, "lengths must be a whole number of at least 1, got 0."),
+        ({"widths": (64, 12.5)}, "widths must be a whole number of at least 1, got 12.5."),
+        ({"widths": (32, 30)}, "width 30 must be a multiple of heads=4, which share it."),
+        ({"dims": Dimensions(width=10)}, "width 10 must be a multiple of heads=4, which share it."),
+        ({"dims": Dimensions(heads=0)}, "heads must be a whole number of at least 1, got 0."),
+        ({"dims": Dimensions(kernel=4)}, "a kernel must be odd and at least 3, to reach its neighbours, got 4."),
+        ({"kernels": (1, 3)}, "a kernel must be odd and at least 3, to reach its neighbours, got 1."),
+        ({"dims": Dimensions(window=1)}, "window must be at least 2, got 1."),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1."),
+        ({"seed": True}, "seed must be a whole number of at least 0, got True."),
+        ({"parts": ("steps", "speed")}, f"parts must be some of {', '.join(PARTS)}, got speed."),
+        ({"parts": ()}, f"parts must be some of {', '.join(PARTS)}, got none."),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(wrong, said):
+    with pytest.raises(RegardError) as caught:
+        Settings(**wrong)
+    assert str(caught.value) == said
+
+
+def test_numbers_are_in_order_and_once_each():
+    settings = Settings(lengths=[256, 64, 128, 64], parts=("digits", "steps"))
+    assert settings.lengths == (64, 128, 256)
+    assert settings.parts == ("steps", "digits")
+
+
+def test_a_quick_look_has_no_long_sequences_unless_all_are():
+    assert max(Settings().quicken().lengths) == 1024
+    assert Settings(lengths=(64, 2048, 4096)).quicken().lengths == (64, 2048, 4096)
+
+
+def test_settings_come_back_from_json():
+    settings = Settings(dims=Dimensions(width=8), lengths=(8, 16, 32), widths=(8,), parts=("cost",), device="cuda")
+    assert Settings.from_dict(settings.to_dict()) == settings
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"speed": 3}, "settings must be an object of batches, device, dims, "),
+        ([], "settings must be an object of batches, device, dims, "),
+        ({"dims": {"depth": 2}}, "settings dims must be an object of heads, kernel, width, window."),
+    ],
+)
+def test_settings_of_something_else_are_refused(entries, said):
+    with pytest.raises(RegardError) as caught:
+        Settings.from_dict(entries)
+    assert str(caught.value).startswith(said)
