@@ -1,4 +1,7 @@
-"""Paths: which outputs depend on which inputs, and how many layers or steps lie between the first token and the last."""
+"""Paths: which outputs depend on which inputs, and how many layers or steps lie from the first token to the last.
+
+Read off running layers: an input is NaN, and what depends on it becomes NaN.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ def find_dependence(
             [1, 1, 0],
             [1, 1, 1]], dtype=torch.int32)
 
-    One input after the other is NaN, and what depends on it becomes NaN: no influence is too small to be seen, and one
-    that a weight of zero cuts off counts as well. The model must take rows of this dtype on this device and pass NaN on.
+    No influence is too small to be seen, and one that a weight of zero cuts off counts as well. The model must take
+    rows of this dtype on this device, and pass NaN on.
     """
     rows = _draw(model, n, width, dtype, device)
     found = []
