@@ -48,6 +48,7 @@ class Kind:
     path: Callable[[Dimensions, int], int]
     textbook: tuple[str, str, str]
     is_recurrent: bool = False
+    has_heads: bool = False
 
 
 def _reach(radius: int, n: int) -> int:
@@ -69,6 +70,7 @@ ATTENTION = Kind(
     powers={"n": 2, "d": 1},
     path=lambda dims, n: 1,
     textbook=("n²·d", "1", "1"),
+    has_heads=True,
 )
 WINDOWED = Kind(
     name="windowed",
@@ -79,6 +81,7 @@ WINDOWED = Kind(
     powers={"n": 1, "d": 1},
     path=lambda dims, n: _reach(dims.window // 2, n),
     textbook=("w·n·d", "1", "n/w"),
+    has_heads=True,
 )
 LINEAR = Kind(
     name="linear",
@@ -89,6 +92,7 @@ LINEAR = Kind(
     powers={"n": 1, "d": 2},
     path=lambda dims, n: 1,
     textbook=("n·d²", "1", "1"),
+    has_heads=True,
 )
 CONV = Kind(
     name="conv",
@@ -140,7 +144,8 @@ def match_width(kind: Kind, dims: Dimensions, wanted: int) -> Dimensions:
     """
     if wanted < 1:
         raise RegardError(f"match_width wanted must be at least 1, got {wanted}.")
-    # all of them grow with the square of the width; heads share it evenly
+    # all of them grow with the square of the width; heads share it evenly, and positions take it in pairs
+    step = dims.heads if kind.has_heads else 2
     guess = dims.width * (wanted / count_parameters(kind, dims)) ** 0.5
-    width = max(round(guess / dims.heads), 1) * dims.heads
+    width = max(round(guess / step), 1) * step
     return replace(dims, width=width)
