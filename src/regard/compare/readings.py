@@ -1,0 +1,233 @@
+"""What the numbers of a part say, a paragraph each: every claim is made of them, for what is expected or against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.compare.cells import (
+    VAGUE,
+    choose_sizes,
+    is_vague,
+    name_kind,
+    show_list,
+    show_powers,
+    show_seconds,
+    show_share,
+    show_size,
+    show_steps,
+    take,
+)
+from regard.compare.kinds import KINDS
+from regard.compare.lessons import read_digits, read_order, read_recall
+
+if TYPE_CHECKING:
+    from regard.compare.comparison import Comparison
+
+Part = Mapping[str, Any]
+# exponents nearer to the textbooks' than this are the textbooks'
+CLOSE = 0.02
+
+
+def write_readings(comparison: Comparison) -> dict[str, str]:
+    """A paragraph for each part that was measured, and one for the textbooks' table."""
+    parts = comparison.parts
+    made = {"textbook": read_textbook(parts)}
+    for name, read in READERS.items():
+        if name in parts:
+            made[name] = read(parts[name], comparison.settings)
+    return made
+
+
+def read_textbook(parts: Part) -> str:
+    """Which rows are whose, and which cells another machine would change."""
+    text = "Every cell has what the textbooks say above what was measured here on the running layer. "
+    if "operations" in parts or "steps" in parts:
+        text += "Several published notes swap the rows of convolution and recurrence. " + _tell_apart(parts) + " "
+    fixed = [name for name in ("operations", "steps", "paths") if name in parts]
+    if fixed:
+        named = show_list([{"paths": "longest paths", "steps": "sequential steps"}.get(name, name) for name in fixed])
+        text += f"{named[0].upper()}{named[1:]} are counted, and the same on every machine. "
+    if "cost" in parts:
+        text += "Seconds, memory and where the lines cross depend on the machine and on torch's kernels. "
+    learned = [name for name in ("recall", "order", "digits") if name in parts]
+    if learned:
+        text += f"What is learned ({show_list(learned)}) depends on the seed, and in its last digits on the machine. "
+    return text.strip()
+
+
+def _tell_apart(parts: Part) -> str:
+    """Convolution and recurrence by what was measured of them."""
+    said = []
+    fits = parts.get("operations", {}).get("fits", [])
+    kernel = [fit for fit in fits if fit["of"] == "mixing" and fit["exponents"].get("k") is not None]
+    if kernel:
+        grows = [f"{name_kind(fit['kind'])} (k^{fit['exponents']['k']:.2f})" for fit in kernel]
+        said.append(f"the operations that grow with the kernel are those of {show_list(grows)}")
+    steps = parts.get("steps", {}).get("fits", [])
+    if steps:
+        waits = [name_kind(fit["kind"]) for fit in steps if fit["order"] != "1"]
+        said.append(
+            f"the chain of steps that grows with n is that of {show_list(waits)}" if waits else "no chain grows with n"
+        )
+    return f"Measured, {show_list(said)}." if said else "Nothing measured here tells them apart."
+
+
+def read_operations(part: Part, settings: Part) -> str:
+    fits = [fit for fit in part["fits"] if fit["of"] == "mixing"] or part["fits"]
+    off, count = [], 0
+    for fit in fits:
+        for axis, book in fit["textbook"].items():
+            found = fit["exponents"].get(axis)
+            # where there was one width or one kernel, there is no exponent of it
+            count += found is not None
+            if found is not None and abs(found - book) > CLOSE:
+                off.append(f"of {axis} in {name_kind(fit['kind'])} ({found:.2f}, not {book})")
+    text = "Counted are the products in which tokens meet, as in the textbooks. They grow as follows: "
+    text += "; ".join(f"{name_kind(fit['kind'])} {show_powers(fit['exponents'])}" for fit in fits) + ". "
+    if off:
+        text += f"Of {count} exponents {len(off)} differ from the textbooks' by more than {CLOSE}: {show_list(off)}. "
+    else:
+        text += f"All {count} exponents are within {CLOSE} of the textbooks'. "
+    wrong = [row for row in part["rows"] if row["formula"] is not None and row["mixing"] != row["formula"]]
+    known = sum(row["formula"] is not None for row in part["rows"])
+    if known:
+        text += f"{known - len(wrong)} of {known} counts are exactly the formula's. "
+    return text + _read_projections(part, settings)
+
+
+def _read_projections(part: Part, settings: Part) -> str:
+    """What self-attention does besides, and what that does to where it is the cheapest."""
+    rows = choose_sizes(take(part["rows"], kind="attention"), settings)
+    if not rows:
+        return ""
+    row = min(rows, key=lambda row: row["n"])
+    n, d, rest = row["n"], row["d"], row["operations"] - row["mixing"]
+    text = f"The textbooks leave out the projections of self-attention: {rest:,} more operations at n = {n}, d = {d}"
+    text += f" ({rest / (n * d * d):.3g}·n·d²), {show_share(rest / row['operations'])} of the layer. "
+    for other in choose_sizes(part["rows"], settings):
+        if other["n"] == n and other["kind"] in ("conv", "rnn"):
+            # products grow with n², all else of both layers with n
+            book = n * other["mixing"] / row["mixing"]
+            whole = n * (other["operations"] - rest) / row["mixing"]
+            crossed = f"whole layers at n = {whole:.0f}" if whole >= 1 else "whole layers never: it is always dearer"
+            text += f"By those products alone it meets {name_kind(other['kind'])} at n = {book:.0f}, {crossed}. "
+    return text.strip()
+
+
+def read_steps(part: Part, settings: Part) -> str:
+    fits = part["fits"]
+    text = "The longest chain of operations that wait for one another, in the traced graph for n tokens: "
+    text += "; ".join(f"{name_kind(fit['kind'])} {show_steps(fit)}" for fit in fits) + ". "
+    loose = [name_kind(fit["kind"]) for fit in fits if not fit["is_exact"]]
+    if loose:
+        text += f"For {show_list(loose)} this is a fit, not exact. "
+    else:
+        text += f"Each is exact for all that was traced ({len(part['rows'])} graphs). "
+    other = [fit for fit in fits if fit["order"] != fit["textbook"]]
+    if other:
+        said = [f"{name_kind(fit['kind'])} O({fit['order']}), not O({fit['textbook']})" for fit in other]
+        text += f"It is not what the textbooks say of {show_list(said)}."
+    else:
+        text += "Each is of the order that the textbooks say; how long a step is, they leave out."
+    return text
+
+
+def read_paths(part: Part, settings: Part) -> str:
+    rows = part["rows"]
+    wrong = [row for row in rows if row["length"] != row["formula"]]
+    text = "How many layers, of a recurrence how many steps, until the last output depends on the first input; read"
+    text += " off the boolean Jacobian of the running stack. "
+    text += f"{len(rows) - len(wrong)} of {len(rows)} lengths are exactly the formula's"
+    if wrong:
+        row = wrong[0]
+        size = f"n = {row['n']}" + (f", k = {row['k']}" if row["k"] is not None else "")
+        found = "none" if row["length"] is None else row["length"]
+        text += f"; {name_kind(row['kind'])} at {size} is not: {found}, not {row['formula']}"
+    text += ". "
+    chosen = choose_sizes(rows, settings)
+    if chosen:
+        n = max(row["n"] for row in chosen)
+        at = [row for row in chosen if row["n"] == n and row["length"] is not None]
+        k = next((row["k"] for row in at if row["k"] is not None), None)
+        said = [f"{row['length']} for {name_kind(row['kind'])}" for row in at]
+        text += f"At n = {n}" + (f" and k = {k}" if k else "") + f": {show_list(said)}." if said else ""
+    return text.strip()
+
+
+def read_cost(part: Part, settings: Part) -> str:
+    rows = [row for row in part["rows"] if row["seconds"] is not None]
+    if not rows:
+        return "Nothing was timed."
+    batch = max(row["batch"] for row in rows)
+    ran = take(rows, batch=batch, **{"pass": "forward"}) or rows
+    text = f"One layer, forward, batch {batch}. "
+    for n in sorted({min(row["n"] for row in ran), max(row["n"] for row in ran)}):
+        at = sorted((row for row in ran if row["n"] == n), key=lambda row: float(row["seconds"]))
+        first, last = at[0], at[-1]
+        text += f"At n = {n:,} the quickest is {name_kind(first['kind'])} ({show_seconds(first['seconds'])})"
+        text += (
+            f", the slowest {name_kind(last['kind'])} ({show_seconds(last['seconds'])}). " if last != first else ". "
+        )
+    fits = take(part["fits"], of="seconds", batch=batch, **{"pass": "forward"})
+    known = [fit for fit in fits if fit["exponent"] is not None]
+    if known:
+        said = [f"{name_kind(fit['kind'])} n^{fit['exponent']:.2f}" for fit in known]
+        vague = [name_kind(fit["kind"]) for fit in known if is_vague(fit)]
+        text += f"Seconds grow as {show_list(said)}, from n = {known[0]['from']:,} to {known[0]['to']:,}. "
+        text += f"That is uncertain by more than {VAGUE} for {show_list(vague)}. " if vague else ""
+        text += _read_growth([fit for fit in known if not is_vague(fit)])
+    text += _read_crossings(part, batch) + _read_memory(part, batch)
+    if part.get("skipped"):
+        text += f"Left out, as listed below: {len(part['skipped'])} measurements. "
+    return text + "All of this depends on the machine."
+
+
+def _read_growth(fits: Sequence[Part]) -> str:
+    """Whether time grows as operations do in the textbooks, to a tenth."""
+    groups: dict[str, list[str]] = {}
+    for fit in fits:
+        if fit["kind"] in KINDS:
+            over = fit["exponent"] - KINDS[fit["kind"]].powers["n"]
+            way = "as" if abs(over) <= 0.1 else "faster than" if over > 0 else "more slowly than"
+            groups.setdefault(way, []).append(name_kind(fit["kind"]))
+    said = [f"{way} its operations in {show_list(groups[way])}" for way in sorted(groups)]
+    return f"To a tenth, that is {show_list(said)}. " if said else ""
+
+
+def _read_crossings(part: Part, batch: int) -> str:
+    """Self-attention against each of the older layers, by the formula and by the clock; the table has all others."""
+    text = ""
+    timed = {"of": "seconds", "batch": batch, "pass": "forward"}
+    for name, case in (("By the textbooks' formula", {"of": "textbook"}), ("By the clock", timed)):
+        said = []
+        for cross in take(part["crossings"], one="attention", **case):
+            if cross["other"] in ("conv", "rnn", "gru"):
+                other, is_first = name_kind(cross["other"]), cross["cheaper"] == cross["one"]
+                length = f"{'up to' if is_first else 'from'} n ≈ {cross['n'] or 0:,.0f}"
+                length = length if cross["n"] is not None else "at every length" if is_first else "at no length"
+                said.append(f"than {other} {length}")
+        text += f"{name}, self-attention is cheaper {show_list(said)}. " if said else ""
+    return text
+
+
+def _read_memory(part: Part, batch: int) -> str:
+    rows = [row for row in take(part["rows"], batch=batch, **{"pass": "training"}) if row["bytes"] is not None]
+    if not rows:
+        return ""
+    n = max(row["n"] for row in rows)
+    at = sorted((row for row in rows if row["n"] == n), key=lambda row: float(row["bytes"]))
+    text = f"Training at n = {n:,} needs least memory in {name_kind(at[0]['kind'])} ({show_size(at[0]['bytes'])})"
+    text += f" and most in {name_kind(at[-1]['kind'])} ({show_size(at[-1]['bytes'])}). " if len(at) > 1 else ". "
+    fits = [fit for fit in take(part["fits"], of="bytes", kind="attention", batch=batch) if fit["exponent"] is not None]
+    if fits:
+        power = max(fit["exponent"] for fit in fits)
+        text += f"Self-attention's memory grows as n^{power:.2f}: "
+        text += "no n × n weights are kept. " if power < 1.5 else "n × n weights are kept. "
+    return text
+
+
+READERS = {
+    "operations": read_operations, "steps": read_steps, "paths": read_paths, "cost": read_cost, "recall": read_recall,
+    "order": read_order, "digits": read_digits,
+}  # fmt: skip

@@ -1,0 +1,266 @@
+"""The tables of a comparison: the textbooks' own with what was measured, and smaller ones; as text, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from regard.compare.cells import (
+    NOTHING,
+    VAGUE,
+    average,
+    list_kinds,
+    name_kind,
+    show_growth,
+    show_list,
+    show_number,
+    show_powers,
+    show_share,
+    show_steps,
+    take,
+)
+from regard.compare.kinds import KINDS
+from regard.core import RegardError
+
+if TYPE_CHECKING:
+    from regard.compare.comparison import Comparison
+
+# what `Kind.path` reckons, as it is written
+PATHS = {"conv": "⌈2(n−1)/(k−1)⌉", "rnn": "n", "gru": "n", "attention": "1", "windowed": "⌈2(n−1)/w⌉", "linear": "1"}
+# what the terminal and the page print, whatever the terminal's width
+WIDTH = 100
+OF = {
+    "textbook": "textbooks", "operations": "operations", "seconds": "seconds",
+    "bytes": "memory",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of texts: a cell of two lines is what the textbooks say above what was measured."""
+
+    part: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def list_tables(comparison: Comparison) -> list[Listing]:
+    """All tables of the parts that were measured; the textbooks' first."""
+    parts = comparison.parts
+    made = [compare_textbook(comparison)]
+    if "cost" in parts:
+        made.append(_list_crossings(parts["cost"]))
+    if "recall" in parts:
+        made.append(_list_recall(parts["recall"]))
+    if "order" in parts:
+        made.append(_list_order(parts["order"]))
+    if "digits" in parts:
+        made.append(_list_digits(parts["digits"]))
+    return [table for table in made if table.rows]
+
+
+def compare_textbook(comparison: Comparison) -> Listing:
+    parts = comparison.parts
+    columns: dict[str, dict[str, str]] = {}
+    if "operations" in parts:
+        columns["operations"] = _fill_operations(parts["operations"])
+    if "steps" in parts:
+        columns["steps"] = {
+            fit["kind"]: f"{_show_order(fit['textbook'])}\n{show_steps(fit)}" for fit in parts["steps"]["fits"]
+        }
+    if "paths" in parts:
+        columns["longest path"] = _fill_paths(parts["paths"])
+    note = "Above: the textbooks. Below: measured"
+    note += ", and how many paths are exactly as long as that." if "paths" in parts else "."
+    if "cost" in parts:
+        for of, name in (("seconds", "seconds"), ("bytes", "memory")):
+            columns[name] = _fill_cost(parts["cost"], of)
+        batches = [fit["batch"] for fit in parts["cost"]["fits"]]
+        if batches:
+            note += f" Seconds and memory: forward above, training below, batch {max(batches)}."
+        if any("?" in cell for name in ("seconds", "memory") for cell in columns[name].values()):
+            note += f" With ?: uncertain by more than {VAGUE}."
+    kinds = dict.fromkeys(kind for column in columns.values() for kind in column)
+    order = [*(name for name in KINDS if name in kinds), *(name for name in kinds if name not in KINDS)]
+    rows = tuple(
+        (name_kind(kind), *(column.get(kind, f"{NOTHING}\n{NOTHING}") for column in columns.values())) for kind in order
+    )
+    return Listing("textbook", "Per layer: n tokens of width d, kernel k, window w", ("layer", *columns), rows, note)
+
+
+def _show_order(order: str) -> str:
+    return f"O({order})"
+
+
+def _fill_operations(part: dict[str, Any]) -> dict[str, str]:
+    """The products in which tokens meet, which are what the textbooks count."""
+    cells = {}
+    for kind in list_kinds(part["fits"]):
+        fits = take(part["fits"], kind=kind)
+        fit = next((fit for fit in fits if fit["of"] == "mixing"), fits[0])
+        book = KINDS[kind].textbook[0] if kind in KINDS else show_powers(fit["textbook"], digits=0)
+        whole = "" if fit["of"] == "mixing" else " (whole layer)"
+        cells[kind] = f"{_show_order(book)}\n{show_powers(fit['exponents'])}{whole}"
+    return cells
+
+
+def _fill_paths(part: dict[str, Any]) -> dict[str, str]:
+    cells = {}
+    for kind in list_kinds(part["rows"]):
+        rows = take(part["rows"], kind=kind)
+        right = sum(row["length"] == row["formula"] for row in rows)
+        book = _show_order(KINDS[kind].textbook[2]) if kind in KINDS else NOTHING
+        formula = PATHS.get(kind, "formula")
+        cells[kind] = f"{book}\n{formula}: {right} of {len(rows)}"
+    return cells
+
+
+def _fill_cost(part: dict[str, Any], of: str) -> dict[str, str]:
+    fits = take(part["fits"], of=of)
+    batch = max((fit["batch"] for fit in fits), default=None)
+    cells = {}
+    for kind in list_kinds(fits):
+        found = {fit["pass"]: show_growth(fit) for fit in take(fits, kind=kind, batch=batch)}
+        cells[kind] = "\n".join(found.get(doing, NOTHING) for doing in ("forward", "training"))
+    return cells
+
+
+def _list_crossings(part: dict[str, Any]) -> Listing:
+    """By what is counted, down; by the layer it is set against, across."""
+    crossings = part["crossings"]
+    others = list(dict.fromkeys((cross["one"], cross["other"]) for cross in crossings))
+    found = dict.fromkeys((cross["of"], cross["pass"], cross["batch"]) for cross in crossings)
+    cases = sorted(found, key=lambda case: list(OF).index(case[0]) if case[0] in OF else len(OF))
+    leads = {(lead["of"], lead["pass"], lead["batch"]): lead for lead in part.get("leads", [])}
+    rows = []
+    for case in cases:
+        of, doing, batch = case
+        here = {(c["one"], c["other"]): c for c in take(crossings, of=of, batch=batch, **{"pass": doing})}
+        name = OF.get(of, str(of)) + (f", {doing}" if doing else "") + (f", batch {batch}" if batch else "")
+        cells = [show_crossing(here[pair]) if pair in here else NOTHING for pair in others]
+        rows.append((name, *cells, *([show_lead(leads[case]) if case in leads else NOTHING] if leads else [])))
+    ones = show_list([name_kind(one) for one in dict.fromkeys(one for one, _ in others)] or [NOTHING], "or")
+    note = "Always and never: the two do not cross at the lengths looked at."
+    columns = ("by", *(name_kind(other) for _, other in others), *(["all"] if leads else []))
+    return Listing("cost", f"Lengths at which {ones} costs less than", columns, tuple(rows), note)
+
+
+def show_lead(lead: Mapping[str, Any]) -> str:
+    """At which lengths it is the cheapest of all.
+
+    >>> show_lead({"is_ever": True, "from": 32.0, "to": 64.0}), show_lead({"is_ever": False, "from": None, "to": None})
+    ('32 < n < 64', 'never')
+    """
+    low, high = lead["from"], lead["to"]
+    if not lead["is_ever"]:
+        return "never"
+    if low is None and high is None:
+        return "always"
+    if low is None or high is None:
+        return f"n < {high:,.0f}" if low is None else f"n > {low:,.0f}"
+    return f"{low:,.0f} < n < {high:,.0f}"
+
+
+def show_crossing(cross: Mapping[str, Any]) -> str:
+    """At which lengths the one is cheaper than the other.
+
+    >>> show_crossing({"one": "attention", "other": "rnn", "n": 64.2, "cheaper": "attention"})
+    'n < 64'
+    """
+    is_first = cross["cheaper"] == cross["one"]
+    if cross["n"] is None:
+        return "always" if is_first else "never"
+    return f"n {'<' if is_first else '>'} {cross['n']:,.0f}"
+
+
+def _list_recall(part: dict[str, Any]) -> Listing:
+    rows = part["rows"]
+    distances = sorted({row["distance"] for row in rows})
+    filled = []
+    for kind in list_kinds(rows):
+        for placed in (True, False):
+            own = take(rows, kind=kind, has_position=placed)
+            if own:
+                shares = [average(take(own, distance=distance)) for distance in distances]
+                numbers = (NOTHING if share is None else f"{100 * share:.0f}" for share in shares)
+                name = name_kind(kind) + ("" if placed else ", no position")
+                filled.append((name, _show_reach(part["reach"], kind), *numbers))
+    note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
+    columns = ("layer", "reach", *map(str, distances))
+    return Listing("recall", "Recall by distance", columns, tuple(filled), note)
+
+
+def _show_reach(reach: dict[str, int | None], kind: str) -> str:
+    found = reach.get(kind)
+    return "all" if found is None else show_number(found)
+
+
+def _list_order(part: dict[str, Any]) -> Listing:
+    rows = []
+    for kind in list_kinds(part["rows"]):
+        own = take(part["rows"], kind=kind)
+        shares = (average(take(own, has_position=placed)) for placed in (True, False))
+        rows.append((name_kind(kind), *map(show_share, shares)))
+    note = f"By guessing {show_share(part['chance'])}."
+    return Listing("order", "Order: is it a b c or c b a?", ("layer", "with position", "without"), tuple(rows), note)
+
+
+def _list_digits(part: dict[str, Any]) -> Listing:
+    sizes = sorted({row["images"] for row in part["rows"]})
+    rows = []
+    for kind in list_kinds(part["rows"]):
+        own = take(part["rows"], kind=kind)
+        rows.append((name_kind(kind), *(show_share(average(take(own, images=size))) for size in sizes)))
+    seeds = len({row["seed"] for row in part["rows"]})
+    note = f"Right on images that were not learned from; mean over {seeds} seed{'s' if seeds != 1 else ''}."
+    columns = ("layer", *(f"{size:,} images" for size in sizes))
+    return Listing("digits", "Digits by how many images there are to learn from", columns, tuple(rows), note)
+
+
+def print_tables(comparison: Comparison, console: Any = None) -> None:
+    """Prints every table; in a pipe as plain text."""
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        raise RegardError("Tables need the package rich: pip install 'regard[plot]'.") from None
+    if console is None:
+        # a pipe has no width: what is read later has room
+        console = Console(highlight=False, markup=False)
+        console.width = max(console.width, WIDTH) if not console.is_terminal else console.width
+    for number, table in enumerate(list_tables(comparison)):
+        if number:
+            console.print()
+        console.print(_lay_out(table))
+        if table.note:
+            console.print(Text(table.note, style="dim"))
+    missing = [name for name in ("operations", "steps", "paths", "cost") if name not in comparison.parts]
+    if missing:
+        console.print(f"\nNot measured: {show_list(missing)}.")
+
+
+def _lay_out(table: Listing) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    has_two = any("\n" in cell for row in table.rows for cell in row)
+    grid = Table(
+        title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
+        padding=(0, 2, 0, 0), show_edge=False,
+    )  # fmt: skip
+    right = find_numbers(table.rows, len(table.columns))
+    for number, column in enumerate(table.columns):
+        grid.add_column(Text(column), justify="right" if number in right else "left", no_wrap=number == 0)
+    for row in table.rows:
+        grid.add_row(*map(Text, row), end_section=has_two)
+    return grid
+
+
+def find_numbers(rows: Sequence[Sequence[str]], count: int) -> set[int]:
+    """The columns that are numbers all down, but for gaps."""
+    digits = set("0123456789.,% –")
+    return {k for k in range(count) if all(row[k] in (NOTHING, "all") or set(row[k]) <= digits for row in rows)}
