@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -15,19 +14,20 @@ from regard.compare.memory import pause_gc
 
 # a turn takes at least so many seconds: a thousand times what the clock can tell apart
 TURN = 2e-3
-# a call that takes longer than this has warmed up by the end of it
-LONG = 0.1
+# a call that takes this long needs no other to warm up
+LONG = 0.02
 # fewer have no quartiles to speak of
 ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call: the median of all rounds, and the quartiles around it."""
+    """Seconds of one call: the median of all rounds, the quartiles around it, and the fastest."""
 
     seconds: float
     low: float
     high: float
+    fastest: float
     rounds: int
 
 
@@ -57,24 +57,22 @@ def time_calls(
         _settle(device)
         return (read() - start) / loops
 
+    seconds: dict[str, list[float]] = {}
+    loops: dict[str, int] = {}
     with pause_gc():
-        loops = {name: _count_loops(partial(take_turn, call, 1)) for name, call in calls.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        for name, call in calls.items():
+            first = take_turn(call, 1)
+            # a long call is warm by its end, and is the turn of the first round; others only warm up
+            seconds[name] = [first] if first >= LONG else []
+            loops[name] = 1 if first >= LONG else math.ceil(TURN / max(take_turn(call, 1), 1e-6))
         start = read()
         for turn in range(most):
             if turn >= ROUNDS and read() - start >= budget:
                 break
             for name in calls if turn % 2 == 0 else reversed(list(calls)):
-                seconds[name].append(take_turn(calls[name], loops[name]))
+                if len(seconds[name]) == turn:
+                    seconds[name].append(take_turn(calls[name], loops[name]))
     return {name: _sum_up(found) for name, found in seconds.items()}
-
-
-def _count_loops(take_turn: Callable[[], float]) -> int:
-    """How many calls make a turn; the first one only warms up."""
-    once = take_turn()
-    if once < LONG:
-        once = take_turn()
-    return max(math.ceil(TURN / max(once, 1e-9)), 1)
 
 
 def _settle(device: torch.device | str) -> None:
@@ -84,4 +82,4 @@ def _settle(device: torch.device | str) -> None:
 
 def _sum_up(found: list[float]) -> Timing:
     low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
-    return Timing(seconds=middle, low=low, high=high, rounds=len(found))
+    return Timing(seconds=middle, low=low, high=high, fastest=min(found), rounds=len(found))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from regard.layers.attention import Attention
 PASSES = ("forward", "training")
 # a call that is expected to take longer is skipped, and so many seconds go to a group of contenders
 LIMIT, BUDGET = 30.0, 2.0
-QUICK_LIMIT, QUICK_BUDGET = 0.1, 0.1
+QUICK_LIMIT, QUICK_BUDGET = 0.1, 0.05
 # of the free memory, what one call may take
 SHARE = 0.5
 
@@ -73,8 +73,7 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
                     continue
                 calls[name] = call
             for name, timing in time_calls(calls, device, QUICK_BUDGET if settings.is_quick else BUDGET).items():
-                spent = {"seconds": timing.seconds, "low": timing.low, "high": timing.high, "bytes": sizes[name]}
-                rows.append({"kind": name, **point, **spent})
+                rows.append({"kind": name, **point, **asdict(timing), "bytes": sizes[name]})
     order = list(kinds)
     rows.sort(key=lambda row: order.index(row["kind"]))
     skipped.sort(key=lambda row: order.index(row["kind"]))
@@ -116,30 +115,33 @@ def list_fits(rows: Sequence[Row]) -> list[Row]:
 
 
 def extrapolate(lengths: Sequence[int], values: Sequence[float], n: int, power: float) -> float | None:
-    """What to expect at n, from the longest so far, by the power of the last two; by the one given where it is larger.
+    """What to expect at n: what any length costs, and what grows with the power of n; None where nothing is known.
 
-    >>> extrapolate([2, 4], [1.0, 8.0], 8, power=1)
-    64.0
-    >>> extrapolate([4], [8.0], 8, power=1)
-    16.0
+    >>> extrapolate([2, 4], [14.0, 26.0], 8, power=2)
+    74.0
+    >>> extrapolate([4], [8.0], 8, power=2)
+    32.0
+
+    The last two lengths tell the two apart; with one alone all is taken to grow.
     """
     if not lengths:
         return None
-    if len(lengths) > 1:
-        power = max(power, math.log(values[-1] / values[-2]) / math.log(lengths[-1] / lengths[-2]))
-    return float(values[-1] * (n / lengths[-1]) ** power)
+    if len(lengths) == 1:
+        return float(values[0] * (n / lengths[0]) ** power)
+    # what shrinks is noise
+    slope = max(values[-1] - values[-2], 0) / (lengths[-1] ** power - lengths[-2] ** power)
+    return float(values[-1] + slope * (n**power - lengths[-1] ** power))
 
 
 def _refuse(n: int, before: Sequence[Row], kind: Kind, settings: Settings, free: int | None) -> str:
     """Why this length is not measured; empty if it is."""
-    lengths = [row["n"] for row in before]
+    lengths, power = [row["n"] for row in before], kind.powers["n"]
     limit = QUICK_LIMIT if settings.is_quick else LIMIT
-    # the lower quartile, and nothing grows faster than tokens that all meet: a busy machine must not look like growth
-    seconds = extrapolate(lengths, [row["low"] for row in before], n, kind.powers["n"])
-    worst = extrapolate(lengths[-1:], [row["low"] for row in before][-1:], n, 2)
-    if seconds and worst and min(seconds, worst) > limit:
-        return f"a call would take about {min(seconds, worst):.2g} s, and the limit is {limit:g} s"
-    size = extrapolate(lengths, [row["bytes"] for row in before], n, 1)
+    # the fastest: a machine that was busy must not look like growth
+    seconds = extrapolate(lengths, [row["fastest"] for row in before], n, power)
+    if seconds and seconds > limit:
+        return f"a call would take about {seconds:.2g} s, and the limit is {limit:g} s"
+    size = extrapolate(lengths, [row["bytes"] for row in before], n, power)
     if size and free and size > SHARE * free:
         return f"a call would take about {size / 2**30:.2g} GiB, and {free / 2**30:.2g} GiB are free"
     return ""

@@ -121,7 +121,7 @@ def list_leads(crossings: Sequence[Row]) -> list[Row]:
     >>> list_leads([{**pair, "cheaper": "attention", "count": 1}])
     [{'batch': None, 'pass': None, 'of': 'textbook', 'is_ever': True, 'from': None, 'to': 64.0, 'rival': 'gru'}]
 
-    `rival` is the kind that is cheaper from there on; where attention leads nowhere, the last to be cheaper.
+    `rival` is the kind that is cheaper from there on; where attention leads nowhere, one of those that are cheaper.
     """
     leads = []
     for place in dict.fromkeys((row["batch"], row["pass"], row["of"]) for row in crossings):
