@@ -74,6 +74,12 @@ def test_scatter_that_is_small_is_still_scatter():
             [1, 2, 3, 4],
             {"n": [1, 2, 4, 8], "d": [3, 6, 12, 24]},
         ),
+        (
+            # apart by rounding alone
+            "fit_power cannot tell n, d apart: each must change while the others stay.",
+            [1, 2, 3, 4],
+            {"n": [3, 5, 7, 11], "d": [21, 35, 49, 77]},
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_named(message, values, axes):

@@ -118,6 +118,13 @@ def aside(rows, weight):
     return rows.exp()
 
 
+def forgotten(rows, weight):
+    # what is made of nothing may lie where something deep has been
+    for _ in range(50):
+        rows.exp().exp().exp()
+        torch.tensor([[1.0] * 4] * 6).exp()
+
+
 def several(rows, weight):
     values, places = rows.exp().sort(-1)
     return torch.cat([values.sin().sin(), places.float()])
@@ -125,7 +132,8 @@ def several(rows, weight):
 
 CHAINS = [
     (diamond, 5), (halves, 4), (columns, 3), (used_again, 3), (grown, 2), (walked, 6), (walked_in_place, 6), (wiped, 3),
-    (shapes, 2), (views, 1), (copied, 2), (turned_in_place, 2), (weights, 1), (bits, 3), (aside, 3), (several, 5),
+    (shapes, 2), (views, 1), (copied, 2), (turned_in_place, 2), (weights, 1), (bits, 3), (aside, 3), (forgotten, 3),
+    (several, 5),
 ]  # fmt: skip
 
 
