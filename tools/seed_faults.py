@@ -48,6 +48,8 @@ NEAR = {
 }
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "build", "dist", "*.egg-info")
 CANARY = "canary in the copy"
+# seconds for the canary to be heard, which says nothing of speed: a busy machine starts Python slowly
+PATIENCE = 60.0
 
 
 class SeedError(Exception):
@@ -150,7 +152,7 @@ def check_copy(copy: pathlib.Path, tests: Sequence[str], limit: float, clean: bo
     sound = door.read_text(encoding="utf-8")
     door.write_text(f"raise RuntimeError({CANARY!r})\n", encoding="utf-8")
     try:
-        _, said = run_tests(copy, tests[:1], limit)
+        _, said = run_tests(copy, tests[:1], max(limit, PATIENCE))
     finally:
         door.write_text(sound, encoding="utf-8")
     if CANARY not in said:
