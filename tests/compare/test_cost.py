@@ -81,11 +81,11 @@ def test_what_would_take_too_long_is_skipped_with_the_reason(monkeypatch):
 
 
 def test_once_skipped_all_longer_ones_are(monkeypatch):
-    pretend(monkeypatch, lambda name, n: 1e-5 * n**2 if name == "gru" else 1e-7 * n)
+    pretend(monkeypatch, lambda name, n: 1e-5 * n**2 if name == "attention" else 1e-7 * n)
     found = measure_cost(Settings(lengths=LENGTHS, batches=(1,), is_quick=True), ignore)
     skipped = [row["n"] for row in found["skipped"] if row["pass"] == "training"]
     assert skipped == [n for n in LENGTHS if 0.8e-5 * n**2 > cost.QUICK_LIMIT]
-    assert {row["kind"] for row in found["skipped"]} == {"gru"}
+    assert {row["kind"] for row in found["skipped"]} == {"attention"}
 
 
 def test_noise_does_not_look_like_growth(monkeypatch):
