@@ -113,19 +113,19 @@ def measure_cost() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def recall(kind: str, has_position: bool, distance: int) -> float:
+def learn(kind: str, has_position: bool, distance: int, chance: float) -> float:
     reach = REACH[kind]
     if reach is not None and distance > reach:
-        return 0.125
+        return chance
     if kind == "rnn":
-        return 0.125 + 0.875 * math.exp(-distance / 20)
+        return chance + (1 - chance) * math.exp(-distance / 20)
     return 0.5 if kind == "attention" and not has_position else 1.0
 
 
 def measure_learning(chance: float, distances: tuple[int, ...]) -> dict[str, Any]:
     rows = [
         {"kind": kind, "has_position": placed, "distance": distance, "seed": seed, "count": 256,
-         "accuracy": min(1.0, max(0.0, recall(kind, placed, distance) + 0.004 * seed))}
+         "accuracy": min(1.0, max(0.0, learn(kind, placed, distance, chance) + 0.004 * seed))}
         for kind in KINDS for placed in (True, False) for distance in distances for seed in (0, 1)
     ]  # fmt: skip
     training = [
@@ -133,9 +133,13 @@ def measure_learning(chance: float, distances: tuple[int, ...]) -> dict[str, Any
         for kind in KINDS for placed in (True, False)
     ]  # fmt: skip
     settings = {"width": 32, "steps": 400}
+    edges = [
+        {"kind": "conv", "k": k, "has_position": placed, "reach": k - 1, "within": 0.98, "beyond": chance}
+        for k in KERNELS for placed in (True, False)
+    ]  # fmt: skip
     return {
-        "chance": chance, "length": 128, "depth": 2, "settings": settings, "reach": dict(REACH), "rows": rows,
-        "training": training,
+        "edges": edges, "chance": chance, "length": 128, "depth": 2, "settings": settings, "reach": dict(REACH),
+        "rows": rows, "training": training,
     }  # fmt: skip
 
 
@@ -154,7 +158,7 @@ def make_sample(*parts: str) -> Comparison:
     made = {
         "operations": measure_operations, "steps": measure_steps, "paths": measure_paths, "cost": measure_cost,
         "recall": lambda: measure_learning(0.125, (1, 2, 4, 8, 12, 16, 32, 64, 100)),
-        "order": lambda: measure_learning(0.5, (1,)), "digits": measure_digits,
+        "order": lambda: measure_learning(0.5, (1, 4, 8, 16)), "digits": measure_digits,
     }  # fmt: skip
     machine = {"python": "3.12.1", "torch": "2.13.0", "regard": "0.1.0", "processor": "a processor", "cores": 2}
     settings = dataclasses.asdict(Settings(lengths=LENGTHS))

@@ -24,6 +24,15 @@ def name_kind(name: str) -> str:
     return KINDS[name].label if name in KINDS else name
 
 
+def name_edge(edge: Row) -> str:
+    """
+    >>> name_edge({"kind": "conv", "k": 5, "has_position": False})
+    'convolution, k = 5, no position'
+    """
+    kernel = "" if edge["k"] is None else f", k = {edge['k']}"
+    return name_kind(edge["kind"]) + kernel + ("" if edge["has_position"] else ", no position")
+
+
 def list_kinds(rows: Iterable[Row]) -> list[str]:
     """The kinds that are in the rows, each once, in their order."""
     return list(dict.fromkeys(row["kind"] for row in rows))
@@ -36,6 +45,13 @@ def take(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     [{'kind': 'rnn', 'n': 8}]
     """
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def take_reached(part: Mapping[str, Any], **wanted: Any) -> list[Row]:
+    """The rows of a part that learns at distances that the kind reaches at all."""
+    reach = part["reach"]
+    rows = take(part["rows"], **wanted)
+    return [row for row in rows if reach.get(row["kind"]) is None or row["distance"] <= reach[row["kind"]]]
 
 
 def show_powers(exponents: Mapping[str, float | None], digits: int = 2) -> str:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.compare.cells import average, err, list_kinds, name_kind, show_list, show_share, take
+from regard.compare.cells import (
+    average,
+    err,
+    list_kinds,
+    name_edge,
+    name_kind,
+    show_list,
+    show_share,
+    take,
+    take_reached,
+)
 
 Part = Mapping[str, Any]
 
@@ -17,7 +27,27 @@ def read_recall(part: Part, settings: Part) -> str:
     for kind in list_kinds(rows):
         placed = take(rows, kind=kind, has_position=True) or take(rows, kind=kind)
         text += _read_kind(name_kind(kind), placed, part["reach"].get(kind), chance, far)
-    return text.strip()
+    return (text + read_edges(part)).strip()
+
+
+def read_edges(part: Part) -> str:
+    """Whether the last distance that a model reaches is where it stops to know."""
+    edges = [edge for edge in part.get("edges", []) if None not in (edge["within"], edge["beyond"])]
+    if not edges:
+        return ""
+    chance = part["chance"]
+    # half of what there is above chance
+    line = chance + (1 - chance) / 2
+    sharp = [edge for edge in edges if edge["within"] > line and edge["beyond"] <= chance + 0.05]
+    text = (
+        f"Of {len(edges)} models that do not reach all, {len(sharp)} know the token at the last distance they reach and"
+    )
+    text += " guess one place beyond it"
+    other = [edge for edge in edges if edge not in sharp]
+    if other:
+        first = other[0]
+        text += f"; {name_edge(first)}, does not ({show_share(first['within'])}, then {show_share(first['beyond'])})"
+    return text + ". "
 
 
 def _read_kind(name: str, rows: Sequence[Part], reach: int | None, chance: float, far: int) -> str:
@@ -52,37 +82,49 @@ def read_order(part: Part, settings: Part) -> str:
     lost: list[str] = []
     cannot: list[str] = []
     for kind in list_kinds(part["rows"]):
-        rows = take(part["rows"], kind=kind)
-        count = sum(row["count"] for row in take(rows, has_position=False))
-        placed, bare = (average(take(rows, has_position=has)) for has in (True, False))
+        count = sum(row["count"] for row in take_reached(part, kind=kind, has_position=False))
+        placed, bare = (average(take_reached(part, kind=kind, has_position=has)) for has in (True, False))
         knows = [share is not None and share > chance + max(err(chance, count), 0.05) for share in (placed, bare)]
         shown = f"{name_kind(kind)} ({show_share(placed)} with, {show_share(bare)} without)"
         (told if all(knows) else lost if knows[0] else cannot).append(shown)
     text = f"“a b c” against “c b a”, the same tokens in another order; a guess is right in {show_share(chance)}. "
+    text += "Shares are over the distances that a layer reaches. "
     if told:
         text += f"With or without positions, the order is seen by {show_list(told)}. "
     if lost:
         text += f"Only with positions by {show_list(lost)}: without them the tokens are a set. "
     if cannot:
         text += f"Not learned here by {show_list(cannot)}. "
-    return text.strip()
+    return (text + read_edges(part)).strip()
 
 
 def read_digits(part: Part, settings: Part) -> str:
     rows = part["rows"]
-    sizes, kinds = sorted({row["images"] for row in rows}), list_kinds(rows)
+    sizes = sorted({row["images"] for row in rows})
     text = "Digits of 8 × 8 pixels, and how many of them there are to learn from. "
+    gaps = []
     for images in sizes[:1] + sizes[1:][-1:]:
-        at = {kind: take(rows, kind=kind, images=images) for kind in kinds}
-        shares = {kind: share for kind in kinds if (share := average(at[kind])) is not None}
+        at = take(rows, images=images)
+        shares = {kind: share for kind in list_kinds(at) if (share := average(take(at, kind=kind))) is not None}
         ranked = sorted(shares, key=lambda kind: -shares[kind])
         if len(ranked) < 2:
             continue
         one, other = ranked[0], ranked[-1]
-        gap = shares[one] - shares[other]
-        spread = max(max(r["accuracy"] for r in at[k]) - min(r["accuracy"] for r in at[k]) for k in (one, other))
+        gap, noise = shares[one] - shares[other], _find_noise([row for row in at if row["kind"] in (one, other)])
+        gaps.append((one, gap))
         text += f"From {images:,} images {name_kind(one)} gets {show_share(shares[one])}, {name_kind(other)}"
         text += f" {show_share(shares[other])}: {100 * gap:.1f} points apart, "
-        text += "more than" if gap > spread else "within"
-        text += f" the spread over seeds ({100 * spread:.1f}). "
+        text += f"{'more than' if gap > noise else 'within'} what seeds and counting may do ({100 * noise:.1f}). "
+    if len(gaps) == 2 and gaps[0][0] == gaps[1][0]:
+        way = "less" if gaps[1][1] < gaps[0][1] else "more"
+        text += f"With more images, {name_kind(gaps[0][0])} is {way} ahead. "
+    elif len(gaps) == 2:
+        text += f"With more images, {name_kind(gaps[1][0])} overtakes. "
     return text.strip()
+
+
+def _find_noise(rows: Sequence[Part]) -> float:
+    """How far apart equals may be: twice the error of counting, or the widest spread over seeds if that is more."""
+    counted: float = max(2**0.5 * err(row["accuracy"], row["count"], times=2) for row in rows)
+    shares: list[list[float]] = [[row["accuracy"] for row in take(rows, kind=kind)] for kind in list_kinds(rows)]
+    return max(counted, *(max(found) - min(found) for found in shares))

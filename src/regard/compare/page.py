@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.compare.cells import name_kind, show_number, show_powers, show_seconds, show_share, show_size
-from regard.compare.figures import DARK, LIGHT, PICTURES, Picture, write_svg
+from regard.compare.figures import PICTURES, Picture, repaint, write_svg
 from regard.compare.readings import write_readings
 from regard.compare.settings import PARTS
 from regard.compare.table import Listing, find_numbers, list_tables
@@ -30,6 +30,7 @@ TITLES = {
 LISTS = {
     "fits": "Fits",
     "crossings": "Crossings",
+    "edges": "Edges",
     "rows": "Measurements",
     "skipped": "Left out",
     "training": "Training",
@@ -37,6 +38,7 @@ LISTS = {
 SHOWN: dict[str, Callable[[Any], str]] = {
     "kind": name_kind, "one": name_kind, "other": name_kind, "cheaper": name_kind, "seconds": show_seconds,
     "low": show_seconds, "high": show_seconds, "bytes": show_size, "accuracy": show_share,
+    "within": show_share, "beyond": show_share,
 }  # fmt: skip
 
 
@@ -133,13 +135,13 @@ def _is_list(found: Any) -> bool:
 
 
 def _write_picture(picture: Picture, part: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    light, dark = (write_svg(picture, part, settings, theme) for theme in (LIGHT, DARK))
+    light = write_svg(picture, part, settings)
     alt = f"Plot of {picture.name}. {picture.caption} The numbers are in the tables of this section."
     # as wide as it was drawn: its letters are then as large as those of the page
     width, height = (round(float(size) * 96 / 72) for size in re.findall(r'(?:width|height)="([\d.]+)pt"', light)[:2])
     return f"""<figure>
 <picture>
-<source media="(prefers-color-scheme: dark)" srcset="{_write_address(dark)}">
+<source media="(prefers-color-scheme: dark)" srcset="{_write_address(repaint(light))}">
 <img src="{_write_address(light)}" alt="{escape(alt)}" width="{width}" height="{height}">
 </picture>
 <figcaption>{escape(picture.caption)}</figcaption>

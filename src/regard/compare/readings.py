@@ -30,9 +30,11 @@ CLOSE = 0.02
 
 
 def write_readings(comparison: Comparison) -> dict[str, str]:
-    """A paragraph for each part that was measured, and one for the textbooks' table."""
+    """A paragraph for each part that was measured, and one for the textbooks' table where a column of it was."""
     parts = comparison.parts
-    made = {"textbook": read_textbook(parts)}
+    made = {}
+    if any(name in parts for name in ("operations", "steps", "paths", "cost")):
+        made["textbook"] = read_textbook(parts)
     for name, read in READERS.items():
         if name in parts:
             made[name] = read(parts[name], comparison.settings)

@@ -11,6 +11,7 @@ from regard.compare.cells import (
     VAGUE,
     average,
     list_kinds,
+    name_edge,
     name_kind,
     show_growth,
     show_list,
@@ -53,10 +54,9 @@ def list_tables(comparison: Comparison) -> list[Listing]:
     made = [compare_textbook(comparison)]
     if "cost" in parts:
         made.append(_list_crossings(parts["cost"]))
-    if "recall" in parts:
-        made.append(_list_recall(parts["recall"]))
-    if "order" in parts:
-        made.append(_list_order(parts["order"]))
+    for name, title in (("recall", "Recall by distance"), ("order", "Order, a b c or c b a, by distance")):
+        if name in parts:
+            made += [_list_distances(parts[name], name, title), _list_edges(parts[name], name)]
     if "digits" in parts:
         made.append(_list_digits(parts["digits"]))
     return [table for table in made if table.rows]
@@ -176,7 +176,7 @@ def show_crossing(cross: Mapping[str, Any]) -> str:
     return f"n {'<' if is_first else '>'} {cross['n']:,.0f}"
 
 
-def _list_recall(part: dict[str, Any]) -> Listing:
+def _list_distances(part: dict[str, Any], name: str, title: str) -> Listing:
     rows = part["rows"]
     distances = sorted({row["distance"] for row in rows})
     filled = []
@@ -186,26 +186,25 @@ def _list_recall(part: dict[str, Any]) -> Listing:
             if own:
                 shares = [average(take(own, distance=distance)) for distance in distances]
                 numbers = (NOTHING if share is None else f"{100 * share:.0f}" for share in shares)
-                name = name_kind(kind) + ("" if placed else ", no position")
-                filled.append((name, _show_reach(part["reach"], kind), *numbers))
+                label = name_kind(kind) + ("" if placed else ", no position")
+                filled.append((label, _show_reach(part["reach"], kind), *numbers))
     note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
-    columns = ("layer", "reach", *map(str, distances))
-    return Listing("recall", "Recall by distance", columns, tuple(filled), note)
+    return Listing(name, title, ("layer", "reach", *map(str, distances)), tuple(filled), note)
+
+
+def _list_edges(part: dict[str, Any], name: str) -> Listing:
+    """What does not reach all, at the last distance it reaches and at the next one."""
+    rows = tuple(
+        (name_edge(edge), show_number(edge["reach"]), show_share(edge["within"]), show_share(edge["beyond"]))
+        for edge in part.get("edges", [])
+    )
+    note = f"By guessing {show_share(part['chance'])}."
+    return Listing(name, f"{name.title()} at the edge", ("layer", "reach", "at it", "one beyond"), rows, note)
 
 
 def _show_reach(reach: dict[str, int | None], kind: str) -> str:
     found = reach.get(kind)
     return "all" if found is None else show_number(found)
-
-
-def _list_order(part: dict[str, Any]) -> Listing:
-    rows = []
-    for kind in list_kinds(part["rows"]):
-        own = take(part["rows"], kind=kind)
-        shares = (average(take(own, has_position=placed)) for placed in (True, False))
-        rows.append((name_kind(kind), *map(show_share, shares)))
-    note = f"By guessing {show_share(part['chance'])}."
-    return Listing("order", "Order: is it a b c or c b a?", ("layer", "with position", "without"), tuple(rows), note)
 
 
 def _list_digits(part: dict[str, Any]) -> Listing:

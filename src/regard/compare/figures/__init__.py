@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from regard.compare.figures.counts import draw_memory, draw_operations, draw_seconds, draw_steps
@@ -13,7 +14,7 @@ from regard.compare.figures.sight import draw_maps, draw_paths
 from regard.compare.figures.style import DARK, LIGHT, Theme
 from regard.views.sheet import ENDINGS, open_sheet
 
-__all__ = ["DARK", "LIGHT", "PICTURES", "Picture", "Theme", "write_svg"]
+__all__ = ["DARK", "LIGHT", "PICTURES", "Picture", "Theme", "repaint", "write_svg"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ PICTURES = (
     ),
     Picture(
         "order", "order", draw_order,
-        "Share of orders told right by each layer, with positions and without; the dotted line is chance.",
+        "Share of orders told right by each layer at the distances it reaches, with positions and without; the dotted"
+        " line is chance.",
     ),
     Picture(
         "digits", "digits", draw_digits,
@@ -84,3 +86,13 @@ def write_svg(picture: Picture, part: Mapping[str, Any], settings: Mapping[str, 
         content = io.StringIO()
         figure.savefig(content, format="svg", metadata=ENDINGS["svg"])
     return content.getvalue()
+
+
+def repaint(svg: str, before: Theme = LIGHT, after: Theme = DARK) -> str:
+    """A picture as it would be on other paper, without drawing it again.
+
+    >>> repaint('<path style="fill: #ffffff"/>')
+    '<path style="fill: #1b1e24"/>'
+    """
+    inks = {getattr(before, field.name): getattr(after, field.name) for field in fields(Theme) if field.name != "name"}
+    return re.sub("|".join(inks), lambda found: inks[found[0]], svg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.compare.cells import average, list_kinds, name_kind, take
+from regard.compare.cells import average, list_kinds, name_kind, take, take_reached
 from regard.compare.figures.style import (
     Theme,
     begin,
@@ -74,14 +74,13 @@ def _finish(axes: Any, theme: Theme, chance: float | None, values: Sequence[int]
 
 def draw_order(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
     """Accuracy of each kind as two bars: with positions filled, without them an outline."""
-    rows = part["rows"]
-    kinds = list_kinds(rows)
+    kinds = list_kinds(part["rows"])
     figure, panels = begin(paper, theme, 1, 1, (7.2, 3.6))
     axes = panels[0, 0]
     name_axes(axes, theme, "a b c or c b a: filled with positions, outlined without", "", "right, %")
     for number, kind in enumerate(kinds):
         for side, has_position in ((-0.19, True), (0.19, False)):
-            share = average(take(rows, kind=kind, has_position=has_position))
+            share = average(take_reached(part, kind=kind, has_position=has_position))
             if share is None:
                 continue
             colour, _ = look_up(kind)

@@ -74,7 +74,8 @@ def draw_maps(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
                 axes.set_visible(False)
                 continue
             seen = [[int(mark) for mark in line] for line in found[0]["seen"]]
-            colours = ListedColormap([theme.paper, look_up(kind)[0]])
+            # what is not seen is the paper, whichever it is
+            colours = ListedColormap([(0, 0, 0, 0), look_up(kind)[0]])
             axes.imshow(seen, cmap=colours, vmin=0, vmax=1, interpolation="nearest")
             if layers == depths[0]:
                 name_axes(axes, theme, name_kind(kind))

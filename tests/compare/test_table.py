@@ -1,0 +1,145 @@
+"""The tables say what the parts have, and no more; in a pipe they are plain."""
+
+import io
+import sys
+
+import pytest
+
+from regard.compare.settings import PARTS
+from regard.compare.table import list_tables, print_tables
+from regard.core import RegardError
+from tests.compare.sample import make_sample
+
+
+def find(comparison, part):
+    return next(table for table in list_tables(comparison) if table.part == part)
+
+
+def read_cell(table, row, column):
+    (found,) = [cells for cells in table.rows if cells[0] == row]
+    return found[table.columns.index(column)]
+
+
+def render(comparison, width=100):
+    from rich.console import Console
+
+    out = io.StringIO()
+    print_tables(comparison, Console(file=out, width=width, highlight=False, markup=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "cell"),
+    [
+        ("convolution", "operations", "O(k·n·d²)\nn^1.00 d^2.00 k^1.00"),
+        ("self-attention", "operations", "O(n²·d)\nn^2.00 d^1.00"),
+        ("convolution", "steps", "O(1)\n1"),
+        ("plain RNN", "steps", "O(n)\n3n + 1"),
+        ("convolution", "longest path", "O(n/k)\n⌈2(n−1)/(k−1)⌉: 27 of 27"),
+        ("GRU", "longest path", "O(n)\nn: 9 of 9"),
+        ("self-attention", "seconds", "n^1.70\nn^1.70"),
+        ("plain RNN", "memory", "n^1.00\nn^1.00"),
+    ],
+)
+def test_the_textbooks_table(row, column, cell):
+    assert read_cell(find(make_sample(), "textbook"), row, column) == cell
+
+
+def test_what_contradicts_the_textbooks_is_seen():
+    made = make_sample()
+    for fit in made.parts["operations"]["fits"]:
+        if fit["kind"] == "gru" and fit["of"] == "mixing":
+            fit["exponents"]["n"] = 1.5
+    made.parts["paths"]["rows"][0]["length"] = None
+    made.parts["steps"]["fits"][0] |= {"per_token": 0.5, "constant": -2.25, "is_exact": False}
+    for fit in made.parts["cost"]["fits"]:
+        if fit["kind"] == "linear":
+            fit["interval"] = [-1.0, 3.0]
+    table = find(made, "textbook")
+    assert read_cell(table, "GRU", "operations").endswith("\nn^1.50 d^2.00")
+    assert read_cell(table, "convolution", "longest path").endswith(": 26 of 27")
+    assert read_cell(table, "convolution", "steps") == "O(1)\n≈ 0.5n − 2.25"
+    assert read_cell(table, "linear attention", "seconds") == "n^0.9 ?\nn^0.9 ?"
+    assert "With ?: uncertain by more than 0.25." in table.note
+
+
+def test_crossings_by_what_is_counted():
+    table = find(make_sample(), "cost")
+    assert read_cell(table, "textbooks", "plain RNN") == "n < 64"
+    assert read_cell(table, "operations", "plain RNN") == "never"
+    assert read_cell(table, "seconds, forward, batch 16", "plain RNN") == "n < 2,850"
+    assert read_cell(table, "seconds, forward, batch 16", "GRU") == "–"
+
+
+def test_where_self_attention_leads():
+    made = make_sample()
+    case = {"of": "textbook", "batch": None, "pass": None}
+    made.parts["cost"]["leads"] = [{**case, "is_ever": True, "from": None, "to": 64.0, "rival": "rnn"}]
+    table = find(made, "cost")
+    assert read_cell(table, "textbooks", "all") == "n < 64"
+    assert read_cell(table, "operations", "all") == "–"
+
+
+def test_recall_is_a_mean_over_what_was_asked():
+    made = make_sample()
+    rows = [row for row in made.parts["recall"]["rows"] if row["kind"] == "rnn" and row["has_position"]]
+    first, second = (row for row in rows if row["distance"] == 1)
+    first |= {"accuracy": 1.0, "count": 300}
+    second |= {"accuracy": 0.2, "count": 100}
+    table = find(made, "recall")
+    assert read_cell(table, "plain RNN", "1") == "80"
+    assert read_cell(table, "convolution", "reach") == "12"
+    assert read_cell(table, "self-attention", "reach") == "all"
+    assert read_cell(table, "convolution, no position", "100") == "13"
+
+
+def test_order_and_digits():
+    made = make_sample()
+    assert read_cell(find(made, "order"), "self-attention, no position", "8") == "50"
+    (edges,) = [table for table in list_tables(made) if table.title == "Order at the edge"]
+    assert edges.rows[3] == ("convolution, k = 5, no position", "4", "98.0 %", "50.0 %")
+    assert read_cell(find(made, "digits"), "convolution", "50 images") == "70.5 %"
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_alone(name):
+    made = make_sample(name)
+    has = [table.part for table in list_tables(made)]
+    assert has == (["textbook"] if name in ("operations", "steps", "paths", "cost") else []) + (
+        {"cost": [name], "recall": 2 * [name], "order": 2 * [name], "digits": [name]}.get(name, [])
+    )
+    assert "Not measured: " in render(made)
+
+
+def test_no_part_at_all():
+    made = make_sample("steps")
+    made.parts.clear()
+    assert list_tables(made) == []
+    assert "Not measured: operations, steps, paths and cost." in render(made)
+
+
+def test_a_pipe_gets_plain_text_of_a_hundred_columns(capsys):
+    make_sample().print()
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 100
+    # nothing of the textbooks' table is broken into another line
+    for text in ("n^1.00 d^2.00 k^1.00   1 ", "⌈2(n−1)/(k−1)⌉: 27 of 27", "windowed attention"):
+        assert text in out
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_other_widths_hold(width):
+    assert max(map(len, render(make_sample(), width).splitlines())) <= width
+
+
+def test_markup_in_a_name_is_text():
+    made = make_sample("digits")
+    made.parts["digits"]["rows"][0]["kind"] = "[bold]x[/bold]"
+    assert "[bold]x[/bold]" in render(made)
+
+
+def test_without_rich(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with pytest.raises(RegardError, match=r"^Tables need the package rich: pip install 'regard\[plot\]'\.$"):
+        print_tables(make_sample("digits"))
