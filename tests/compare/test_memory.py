@@ -68,6 +68,8 @@ def test_views_and_inputs_cost_nothing():
     assert find_peak(lambda: rows.mT.reshape(100)[50:].view(5, 10)) == 400
     assert find_peak(lambda: rows.mT.unflatten(0, (2, 5))[1]) == 0
     assert find_peak(lambda: rows.add_(1).mul_(2)) == 0
+    room = torch.empty(10, 10)
+    assert find_peak(lambda: torch.exp(rows, out=room)) == 0
 
 
 def test_what_is_freed_is_counted_no_more():
