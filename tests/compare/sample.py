@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -161,5 +160,5 @@ def make_sample(*parts: str) -> Comparison:
         "order": lambda: measure_learning(0.5, (1, 4, 8, 16)), "digits": measure_digits,
     }  # fmt: skip
     machine = {"python": "3.12.1", "torch": "2.13.0", "regard": "0.1.0", "processor": "a processor", "cores": 2}
-    settings = dataclasses.asdict(Settings(lengths=LENGTHS))
+    settings = Settings(lengths=LENGTHS).to_dict()
     return Comparison(settings, machine, {name: made[name]() for name in parts or made})

@@ -59,7 +59,7 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_a_damaged_file(tmp_path, content):
     place = tmp_path / "report.json"
     place.write_bytes(content)
-    with pytest.raises(RegardError, match=r"is damaged, it is not JSON: run regard compare again."):
+    with pytest.raises(RegardError, match=r"report.json is damaged, it is not JSON: run regard compare again."):
         Comparison.load(place)
 
 
@@ -72,7 +72,7 @@ def test_a_newer_file(tmp_path):
 
 @pytest.mark.parametrize("changes", [{"format": None}, {"format": "1"}, {"settings": []}, {"machine": None}])
 def test_a_foreign_file(tmp_path, changes):
-    with pytest.raises(RegardError, match=r"is not a comparison: give the JSON that regard compare wrote."):
+    with pytest.raises(RegardError, match=r"report.json is not a comparison: give the JSON that regard compare wrote."):
         Comparison.load(write(tmp_path, **changes))
 
 
@@ -93,7 +93,9 @@ def test_a_part_in_which_something_is_missing(tmp_path, name, listed, field):
         del part[listed]
     else:
         del part[listed][-1][field]
-    with pytest.raises(RegardError, match=f"is damaged, something is missing in part '{name}': compare again."):
+    with pytest.raises(
+        RegardError, match=f"report.json is damaged, something is missing in part '{name}': compare again."
+    ):
         Comparison.load(write(tmp_path, parts={name: part}))
 
 
@@ -131,7 +133,9 @@ def test_nothing_is_written_if_the_page_cannot_be_made(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["report", "report.json", "report.png"])
 def test_the_page_has_the_ending_of_one(tmp_path, name):
-    with pytest.raises(RegardError, match=r"must end in .html: the page is written there, and its numbers beside it.$"):
+    with pytest.raises(
+        RegardError, match=rf"{name} must end in .html: the page is written there, and its numbers beside it.$"
+    ):
         make_sample("digits").save(tmp_path / name)
 
 

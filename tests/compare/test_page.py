@@ -10,8 +10,9 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from regard.compare.page import LISTS, raise_powers, write_page
-from regard.compare.settings import PARTS
+from regard.compare.kinds import Dimensions
+from regard.compare.page import LISTS, raise_powers, write_command, write_page
+from regard.compare.settings import PARTS, Settings
 from regard.compare.table import list_tables
 from tests.compare.sample import make_sample
 from tools import compare_shot
@@ -128,10 +129,35 @@ def test_every_row_is_in_a_table(sample, reader):
 
 def test_how_it_was_made():
     made = make_sample("order")
-    made.settings["command"] = "regard compare --quick"
     ((_, text),) = Reader(write_page(made)).find("footer")
-    for fact in ("regard compare --quick", "a processor", "2.13.0", "seed0", "kernel 3", "32, 64, 128"):
+    for fact in (
+        "regard compare --lengths 32,64,128,256,512,1024",
+        "a processor",
+        "2.13.0",
+        "seed0",
+        "kernel 3",
+        "32, 64, 128",
+    ):
         assert fact in text
+
+
+def test_the_command_has_every_setting():
+    import inspect
+
+    from regard.cli.compare import compare
+
+    assert write_command(Settings().to_dict()) == "regard compare"
+    dims = Dimensions(width=96, kernel=5, heads=3, window=8)
+    given = {"lengths": (2, 4, 8), "widths": (6, 9), "kernels": (3, 9), "batches": (2,), "device": "cuda", "seed": 7}
+    settings = Settings(dims, has_equal_parameters=True, is_quick=True, parts=("cost", "paths"), **given)
+    command = write_command(settings.to_dict())
+    assert command == (
+        "regard compare --quick --equal-parameters --lengths 2,4,8 --width 96 --kernel 5 --heads 3 --window 8"
+        " --widths 6,9 --kernels 3,9 --batches 2 --parts paths,cost --seed 7 --device cuda"
+    )
+    # and each is an option of the command, which has no other that decides what is measured
+    options = {name.replace("-", "_") for name in re.findall("--([a-z-]+)", command)}
+    assert options == set(inspect.signature(compare).parameters) - {"out", "numbers"}
 
 
 def test_hostile_text_stays_text():
@@ -140,7 +166,7 @@ def test_hostile_text_stays_text():
         for row in part["rows"]:
             row["kind"] = HOSTILE if row["kind"] == "conv" else row["kind"]
     made.machine["processor"] = HOSTILE + "\ud800"
-    made.settings["command"] = HOSTILE
+    made.settings["device"] = HOSTILE
     made.settings[HOSTILE] = {HOSTILE: [HOSTILE]}
     text = write_page(made)
     reader = Reader(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regard.compare.cells import name_kind, show_number, show_powers, show_seconds, show_share, show_size
 from regard.compare.figures import PICTURES, Picture, repaint, write_svg
 from regard.compare.readings import write_readings
-from regard.compare.settings import PARTS
+from regard.compare.settings import PARTS, Settings
 from regard.compare.table import Listing, find_numbers, list_tables
 from regard.views.page.build import digest, write_json
 
@@ -40,6 +40,12 @@ SHOWN: dict[str, Callable[[Any], str]] = {
     "low": show_seconds, "high": show_seconds, "bytes": show_size, "accuracy": show_share,
     "within": show_share, "beyond": show_share,
 }  # fmt: skip
+
+# settings as the command line has them
+FLAGS = {"is_quick": "--quick", "has_equal_parameters": "--equal-parameters"}
+OPTIONS = (
+    "lengths", "width", "kernel", "heads", "window", "widths", "kernels", "batches", "parts", "seed", "device",
+)  # fmt: skip
 
 
 def write_page(comparison: Comparison) -> str:
@@ -217,13 +223,28 @@ def show_value(column: str, value: Any) -> str:
     return show_number(value)
 
 
+def write_command(settings: Mapping[str, Any]) -> str:
+    """What was called, or could have been: an option for all that is not as it is by default.
+
+    >>> write_command(Settings(seed=3, parts=("steps", "paths")).quicken().to_dict())
+    'regard compare --quick --parts steps,paths --seed 3'
+    """
+    plain = (Settings().quicken() if settings.get("is_quick") else Settings()).to_dict()
+    given = {**settings, **(settings.get("dims") or {})}
+    usual = {**plain, **plain["dims"]}
+    words = ["regard compare"]
+    words += [flag for key, flag in FLAGS.items() if given.get(key) is True]
+    for name in OPTIONS:
+        value = given.get(name, usual[name])
+        if value != usual[name]:
+            words.append(f"--{name} {','.join(map(str, value)) if isinstance(value, list | tuple) else value}")
+    return " ".join(words)
+
+
 def _write_footer(comparison: Comparison) -> str:
-    settings = {key: value for key, value in comparison.settings.items() if key != "command"}
-    blocks = ["<h2>How it was made</h2>"]
-    if command := comparison.settings.get("command"):
-        blocks.append(f"<p><code>{escape(command)}</code></p>")
+    blocks = ["<h2>How it was made</h2>", f"<p><code>{escape(write_command(comparison.settings))}</code></p>"]
     blocks += ["<h3>Machine</h3>", _write_facts(comparison.machine.items())]
-    blocks += ["<h3>Settings</h3>", _write_facts(settings.items())]
+    blocks += ["<h3>Settings</h3>", _write_facts(comparison.settings.items())]
     return "\n".join(blocks)
 
 

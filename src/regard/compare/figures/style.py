@@ -17,7 +17,7 @@ LOOKS = {
     "gru": ("#E69F00", "D"),
     "attention": ("#0072B2", "o"),
     "windowed": ("#56B4E9", "^"),
-    "linear": ("#009E73", "P"),
+    "linear": ("#009E73", "h"),
 }
 OTHER = ("#888888", "X")
 
