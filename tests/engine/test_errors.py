@@ -165,7 +165,7 @@ def test_the_source_was_read():
 @pytest.mark.parametrize(("text", "path"), SOURCE)
 def test_every_message_of_the_source_is_pinned(text, path):
     room, looks = path.parts[0], "look" in "".join(path.parts)
-    if room in ("watching", "layers", "models", "data", "tasks", "views", "cli") or looks:
+    if room in ("watching", "layers", "models", "data", "tasks", "compare", "views", "cli") or looks:
         # these have no table: each family pins its own, in words
         places = ("engine", "fused") if room == "engine" else (room,)
         assert any(re.search(text, found) for place in places for found in list_texts(place)), text
