@@ -19,7 +19,7 @@ Draw = Callable[[], tuple[Tensor, Tensor]]
 # the rate rises for this share of the steps, then falls to nothing
 WARMUP = 0.1
 # a loss below this, for as many batches in a row, has nothing left to learn
-LEARNED, PATIENCE = 0.02, 50
+LEARNED, PATIENCE = 0.02, 25
 # examples at once where nothing is learned from them
 CHUNK = 256
 

@@ -36,7 +36,7 @@ RECALLS = {
 }
 ORDERS = {
     False: Course(make_order(16), 40, (1, 2, 4, 8, 16, 24, 32, 36), 128, Recipe(600)),
-    True: Course(make_order(16), 24, (1, 2, 4, 8, 16, 20), 64, Recipe(150)),
+    True: Course(make_order(16), 16, (1, 2, 4, 8, 12), 64, Recipe(200)),
 }
 
 

@@ -1,0 +1,103 @@
+"""Digits by attention and by convolution: what is learned from, what is tested by, and what both are made of."""
+
+import json
+import sys
+
+import pytest
+import torch
+from torch.nn import functional
+
+from regard import RegardError
+from regard.compare import digits
+from regard.compare.digits import Course, PlaneConvolution, Viewer, count_viewer, match_viewer, measure_digits
+from regard.compare.kinds import ATTENTION, CONV, Dimensions
+from regard.compare.learning import Recipe
+from regard.compare.settings import Settings
+
+
+def ignore(share):
+    pass
+
+
+def test_every_beginning_has_its_share_of_every_class():
+    pytest.importorskip("sklearn")
+    images, labels = digits.read_digits()
+    assert (images.shape, len(labels)) == ((1797, 8, 8), 1797)
+    share = labels.bincount() / len(labels)
+    orders = [digits.order_images(labels, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    assert orders[0].equal(orders[1])
+    assert not orders[0].equal(orders[2])
+    for order in orders:
+        assert order.sort().values.equal(torch.arange(1797))
+        for count in (50, 100, 200, 400, 800, 1500):
+            assert (labels[order[:count]].bincount(minlength=10) - count * share).abs().max() < 1.01
+        assert len(order[digits.MOST :]) == 297
+
+
+@torch.no_grad()
+def test_patches_are_squares_of_the_image_in_their_order():
+    torch.manual_seed(0)
+    model, image = Viewer(CONV, Dimensions(width=4), depth=1).eval(), torch.randn(1, 8, 8)
+    rows = []
+    for down in range(0, 8, 2):
+        for right in range(0, 8, 2):
+            patch = image[0, down : down + 2, right : right + 2].flatten()
+            rows.append(model.embedding.weight @ patch + model.embedding.bias + model.position.P[0, len(rows)])
+    seen = []
+    model.blocks.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    answer = model(image)
+    torch.testing.assert_close(seen[0], torch.stack(rows)[None])
+    torch.testing.assert_close(answer, model.head(model.blocks(seen[0]).mean(1)))
+
+
+@torch.no_grad()
+def test_the_convolution_lies_in_the_plane():
+    torch.manual_seed(0)
+    layer, rows = PlaneConvolution(width=3), torch.randn(2, 16, 3)
+    padded = functional.pad(rows.view(2, 4, 4, 3), (0, 0, 1, 1, 1, 1))
+    for y in range(4):
+        for x in range(4):
+            seen = padded[:, y : y + 3, x : x + 3]
+            expected = torch.einsum("bijc,ocij->bo", seen, layer.conv.weight)
+            torch.testing.assert_close(layer(rows)[:, 4 * y + x], expected)
+
+
+def test_both_have_about_as_many_parameters():
+    for width in (16, 32):
+        dims = Dimensions(width=width)
+        wanted = count_viewer(ATTENTION, dims, 2)
+        assert wanted == sum(weight.numel() for weight in Viewer(ATTENTION, dims, 2).parameters())
+        matched = match_viewer(CONV, dims, 2, wanted)
+        assert abs(count_viewer(CONV, matched, 2) / wanted - 1) < 0.05
+        assert match_viewer(ATTENTION, dims, 2, wanted).width == width
+
+
+def test_digits_are_measured_by_seed_and_number_of_images(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setitem(digits.COURSES, False, Course((50, 1500), 2, Recipe(5), width=16, depth=1))
+    torch.manual_seed(5)
+    expected = torch.rand(2)
+    torch.manual_seed(5)
+    told = []
+    made = [measure_digits(Settings(seed=3), told.append) for _ in range(2)]
+    assert torch.rand(2).equal(expected)
+    assert made[0]["rows"] == made[1]["rows"]
+    assert json.loads(json.dumps(made[0], allow_nan=False)) == made[0]
+    found = [(row["kind"], row["seed"], row["images"], row["count"]) for row in made[0]["rows"]]
+    assert found == [(kind, seed, n, 297) for kind in ("conv", "attention") for seed in (3, 4) for n in (50, 1500)]
+    assert told[-1] == 1
+
+
+def test_a_short_training_tells_most_digits_right(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setitem(digits.COURSES, True, Course((400,), 1, Recipe(80, rate=2e-2), depth=1))
+    found = {row["kind"]: row["accuracy"] for row in measure_digits(Settings(is_quick=True), ignore)["rows"]}
+    assert found["conv"] > 0.7
+    assert found["attention"] > 0.45
+
+
+def test_it_says_what_digits_need(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(RegardError) as error:
+        measure_digits(Settings(), ignore)
+    assert str(error.value) == "digits come with scikit-learn: pip install scikit-learn, or leave the part out."
