@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from regard.compare.comparison import Comparison
 from regard.compare.kinds import Dimensions
 from regard.compare.page import LISTS, raise_powers, write_command, write_page
 from regard.compare.settings import PARTS, Settings
@@ -94,7 +95,12 @@ def test_the_policy_allows_this_style_and_no_script(reader):
 
 def test_all_numbers_are_in_it(sample, reader):
     ((_, data),) = reader.find("script")
-    assert json.loads(data) == json.loads(json.dumps(vars(sample)))
+    assert json.loads(data) == {"format": 1, **json.loads(json.dumps(vars(sample)))}
+
+
+def test_drawn_again_it_is_the_same_page(tmp_path):
+    page, data = make_sample("order", "digits").save(tmp_path / "report.html")
+    assert write_page(Comparison.load(data)) == page.read_text(encoding="utf-8")
 
 
 def test_pictures_are_whole_and_said_in_words(reader):

@@ -159,10 +159,10 @@ def average(rows: Iterable[Row]) -> float | None:
     return math.fsum(row["accuracy"] * row["count"] for row in known) / count if count else None
 
 
-def err(share: float, count: int, times: float = 3.0) -> float:
+def bound_error(share: float, count: int, times: float = 3.0) -> float:
     """How far from `share` the accuracy of guesses may lie by chance: this many standard errors.
 
-    >>> round(err(0.5, 900), 3)
+    >>> round(bound_error(0.5, 900), 3)
     0.05
     """
     return times * math.sqrt(share * (1 - share) / max(count, 1))

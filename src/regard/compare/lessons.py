@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.compare.cells import (
     average,
-    err,
+    bound_error,
     list_kinds,
     name_edge,
     name_kind,
@@ -30,19 +30,24 @@ def read_recall(part: Part, settings: Part) -> str:
     return (text + read_edges(part)).strip()
 
 
+def find_middle(chance: float) -> float:
+    """Half way from guessing to knowing: what is above it counts as learned.
+
+    >>> find_middle(0.5)
+    0.75
+    """
+    return (1 + chance) / 2
+
+
 def read_edges(part: Part) -> str:
     """Whether the last distance that a model reaches is where it stops to know."""
     edges = [edge for edge in part.get("edges", []) if None not in (edge["within"], edge["beyond"])]
     if not edges:
         return ""
     chance = part["chance"]
-    # half of what there is above chance
-    line = chance + (1 - chance) / 2
-    sharp = [edge for edge in edges if edge["within"] > line and edge["beyond"] <= chance + 0.05]
-    text = (
-        f"Of {len(edges)} models that do not reach all, {len(sharp)} know the token at the last distance they reach and"
-    )
-    text += " guess one place beyond it"
+    sharp = [edge for edge in edges if edge["within"] > find_middle(chance) and edge["beyond"] <= chance + 0.05]
+    text = f"Of {len(edges)} models that do not reach all, {len(sharp)} are right at the last distance they reach"
+    text += " and guess one place beyond it"
     other = [edge for edge in edges if edge not in sharp]
     if other:
         first = other[0]
@@ -61,7 +66,7 @@ def _read_kind(name: str, rows: Sequence[Part], reach: int | None, chance: float
         if outside is None:
             return ""
         count = sum(row["count"] for row in beyond)
-        at = "at chance" if abs(outside - chance) <= err(chance, count) else "not at chance"
+        at = "at chance" if abs(outside - chance) <= bound_error(chance, count) else "not at chance"
         within = "" if inside is None else f"{show_share(inside)} within it and "
         return f"{name[0].upper()}{name[1:]} reaches {reach}: {within}{show_share(outside)} beyond it, {at}. "
     near = min(row["distance"] for row in rows)
@@ -70,7 +75,7 @@ def _read_kind(name: str, rows: Sequence[Part], reach: int | None, chance: float
     if first is None or near == far:
         return text + ". "
     count = sum(row["count"] for row in take(rows, distance=far))
-    fades = first - share > err(0.5, count)
+    fades = first - share > bound_error(0.5, count)
     return text + (
         f", down from {show_share(first)} at {near}. " if fades else f", as at {near} ({show_share(first)}). "
     )
@@ -82,17 +87,18 @@ def read_order(part: Part, settings: Part) -> str:
     lost: list[str] = []
     cannot: list[str] = []
     for kind in list_kinds(part["rows"]):
-        count = sum(row["count"] for row in take_reached(part, kind=kind, has_position=False))
         placed, bare = (average(take_reached(part, kind=kind, has_position=has)) for has in (True, False))
-        knows = [share is not None and share > chance + max(err(chance, count), 0.05) for share in (placed, bare)]
+        knows = [share is not None and share > find_middle(chance) for share in (placed, bare)]
         shown = f"{name_kind(kind)} ({show_share(placed)} with, {show_share(bare)} without)"
         (told if all(knows) else lost if knows[0] else cannot).append(shown)
     text = f"“a b c” against “c b a”, the same tokens in another order; a guess is right in {show_share(chance)}. "
-    text += "Shares are over the distances that a layer reaches. "
+    text += (
+        f"Shares are over the distances that a layer reaches; above {show_share(find_middle(chance))} it is learned. "
+    )
     if told:
-        text += f"With or without positions, the order is seen by {show_list(told)}. "
+        text += f"With or without positions, it is learned by {show_list(told)}. "
     if lost:
-        text += f"Only with positions by {show_list(lost)}: without them the tokens are a set. "
+        text += f"Only with positions by {show_list(lost)}. "
     if cannot:
         text += f"Not learned here by {show_list(cannot)}. "
     return (text + read_edges(part)).strip()
@@ -125,6 +131,6 @@ def read_digits(part: Part, settings: Part) -> str:
 
 def _find_noise(rows: Sequence[Part]) -> float:
     """How far apart equals may be: twice the error of counting, or the widest spread over seeds if that is more."""
-    counted: float = max(2**0.5 * err(row["accuracy"], row["count"], times=2) for row in rows)
+    counted: float = max(2**0.5 * bound_error(row["accuracy"], row["count"], times=2) for row in rows)
     shares: list[list[float]] = [[row["accuracy"] for row in take(rows, kind=kind)] for kind in list_kinds(rows)]
     return max(counted, *(max(found) - min(found) for found in shares))

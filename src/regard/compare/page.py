@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import html
+import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.compare.cells import name_kind, show_number, show_powers, show_seconds, show_share, show_size
+from regard.compare.comparison import FIELDS
 from regard.compare.figures import PICTURES, Picture, repaint, write_svg
 from regard.compare.readings import write_readings
 from regard.compare.settings import PARTS, Settings
@@ -65,7 +67,8 @@ def write_page(comparison: Comparison) -> str:
         _write_section(name, readings[name], [table for table in tables if table.part == name], comparison)
         for name in names
     )
-    data = {"settings": comparison.settings, "machine": comparison.machine, "parts": comparison.parts}
+    # in the order of the file beside it: a page drawn again from that is the same page
+    data = json.loads(comparison.to_json())
     # data-ready: what opens the page need not wait for a script, there is none
     return f"""<!DOCTYPE html>
 <html lang="en" data-ready="">
@@ -130,7 +133,7 @@ def _write_section(name: str, reading: str, tables: Sequence[Listing], compariso
     blocks += [_write_picture(picture, part, comparison.settings) for picture in pictures]
     if name != "textbook":
         blocks += shown
-    listed = [_write_list(title, part[key]) for key, title in LISTS.items() if part.get(key) and _is_list(part[key])]
+    listed = [_write_list(name, key, part[key]) for key in LISTS if part.get(key) and _is_list(part[key])]
     if listed:
         blocks += ["<details>", "<summary>All numbers</summary>", *listed, "</details>"]
     return "\n".join([*blocks, "</section>"])
@@ -200,10 +203,11 @@ def _write_cell(cell: str) -> str:
     return "".join(f'<span class="{kind}">{line}</span>' for kind, line in zip(kinds, lines, strict=True))
 
 
-def _write_list(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+def _write_list(part: str, name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    known = FIELDS[part].get(name, ("kind",))
+    columns = [*known, *sorted({key for row in rows for key in row} - {*known})]
     texts = [tuple(show_value(column, row.get(column)) for column in columns) for row in rows]
-    return write_table([column.replace("_", " ") for column in columns], texts, title)
+    return write_table([column.replace("_", " ") for column in columns], texts, LISTS[name])
 
 
 def show_value(column: str, value: Any) -> str:
@@ -217,7 +221,7 @@ def show_value(column: str, value: Any) -> str:
     if isinstance(value, Mapping):
         if column == "exponents":
             return show_powers(value)
-        return ", ".join(f"{key} {show_value('', each)}" for key, each in value.items())
+        return ", ".join(f"{key} {show_value('', each)}" for key, each in sorted(value.items()))
     if isinstance(value, list):
         return " to ".join(show_number(each) for each in value)
     return show_number(value)
@@ -236,8 +240,9 @@ def write_command(settings: Mapping[str, Any]) -> str:
     words += [flag for key, flag in FLAGS.items() if given.get(key) is True]
     for name in OPTIONS:
         value = given.get(name, usual[name])
+        value = list(value) if isinstance(value, tuple) else value
         if value != usual[name]:
-            words.append(f"--{name} {','.join(map(str, value)) if isinstance(value, list | tuple) else value}")
+            words.append(f"--{name} {','.join(map(str, value)) if isinstance(value, list) else value}")
     return " ".join(words)
 
 
@@ -250,14 +255,14 @@ def _write_footer(comparison: Comparison) -> str:
 
 def _write_facts(facts: Iterable[tuple[str, Any]]) -> str:
     lines = "\n".join(
-        f"<dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(_show_fact(value))}</dd>" for key, value in facts
+        f"<dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(_show_fact(value))}</dd>" for key, value in sorted(facts)
     )
     return f"<dl>\n{lines}\n</dl>" if lines else ""
 
 
 def _show_fact(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_show_fact(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_show_fact(each)}" for key, each in sorted(value.items()))
     if isinstance(value, list | tuple):
         return ", ".join(map(_show_fact, value))
     return show_number(value) if not isinstance(value, int) or isinstance(value, bool) else str(value)

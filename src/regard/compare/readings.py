@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,7 @@ def read_cost(part: Part, settings: Part) -> str:
     batch = max(row["batch"] for row in rows)
     ran = take(rows, batch=batch, **{"pass": "forward"}) or rows
     text = f"One layer, forward, batch {batch}. "
-    for n in sorted({min(row["n"] for row in ran), max(row["n"] for row in ran)}):
+    for n in sorted({min(row["n"] for row in ran), _find_longest(ran)}):
         at = sorted((row for row in ran if row["n"] == n), key=lambda row: float(row["seconds"]))
         first, last = at[0], at[-1]
         text += f"At n = {n:,} the quickest is {name_kind(first['kind'])} ({show_seconds(first['seconds'])})"
@@ -177,12 +178,19 @@ def read_cost(part: Part, settings: Part) -> str:
         said = [f"{name_kind(fit['kind'])} n^{fit['exponent']:.2f}" for fit in known]
         vague = [name_kind(fit["kind"]) for fit in known if is_vague(fit)]
         text += f"Seconds grow as {show_list(said)}, from n = {known[0]['from']:,} to {known[0]['to']:,}. "
-        text += f"That is uncertain by more than {VAGUE} for {show_list(vague)}. " if vague else ""
+        named = "all of them" if len(vague) == len(known) else show_list(vague)
+        text += f"That is uncertain by more than {VAGUE} for {named}. " if vague else ""
         text += _read_growth([fit for fit in known if not is_vague(fit)])
     text += _read_crossings(part, batch) + _read_memory(part, batch)
     if part.get("skipped"):
         text += f"Left out, as listed below: {len(part['skipped'])} measurements. "
     return text + "All of this depends on the machine."
+
+
+def _find_longest(rows: Sequence[Part]) -> int:
+    """The longest that most kinds were measured at: what is too long for some would make the others the best."""
+    counts = Counter(row["n"] for row in rows)
+    return int(max(counts, key=lambda n: (counts[n], n)))
 
 
 def _read_growth(fits: Sequence[Part]) -> str:
@@ -217,7 +225,7 @@ def _read_memory(part: Part, batch: int) -> str:
     rows = [row for row in take(part["rows"], batch=batch, **{"pass": "training"}) if row["bytes"] is not None]
     if not rows:
         return ""
-    n = max(row["n"] for row in rows)
+    n = _find_longest(rows)
     at = sorted((row for row in rows if row["n"] == n), key=lambda row: float(row["bytes"]))
     text = f"Training at n = {n:,} needs least memory in {name_kind(at[0]['kind'])} ({show_size(at[0]['bytes'])})"
     text += f" and most in {name_kind(at[-1]['kind'])} ({show_size(at[-1]['bytes'])}). " if len(at) > 1 else ". "
