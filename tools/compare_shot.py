@@ -18,7 +18,7 @@ EXAMPLES = """examples:
 """
 # a picture of a page is read on a page: small enough to load with it
 LARGEST = 250_000
-SIZE = (1128, 1560)
+SIZE = (1128, 1030)
 
 
 def shoot(source: pathlib.Path, out: pathlib.Path, scheme: str, at: str) -> int:

@@ -81,7 +81,7 @@ def thin(values: list[float], gap: float = 0.09) -> list[float]:
     """Of sorted values those that are not too near to one another, as part of a logarithmic axis; the last is kept.
 
     >>> thin([32, 64, 128, 1024, 1280, 1536])
-    [32, 64, 128, 1536]
+    [32, 64, 128, 1024, 1536]
     """
     room = gap * math.log(values[-1] / values[0]) if values else 0.0
     kept: list[float] = []
