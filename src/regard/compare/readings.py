@@ -177,7 +177,8 @@ def read_cost(part: Part, settings: Part) -> str:
     if known:
         said = [f"{name_kind(fit['kind'])} n^{fit['exponent']:.2f}" for fit in known]
         vague = [name_kind(fit["kind"]) for fit in known if is_vague(fit)]
-        text += f"Seconds grow as {show_list(said)}, from n = {known[0]['from']:,} to {known[0]['to']:,}. "
+        low, high = min(fit["from"] for fit in known), max(fit["to"] for fit in known)
+        text += f"Seconds grow as {show_list(said)}, over n = {low:,} to at most {high:,}. "
         named = "all of them" if len(vague) == len(known) else show_list(vague)
         text += f"That is uncertain by more than {VAGUE} for {named}. " if vague else ""
         text += _read_growth([fit for fit in known if not is_vague(fit)])
