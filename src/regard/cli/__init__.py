@@ -6,8 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-# what a command needs beyond torch, all of it in one extra
-EXTRAS = ("lightning", "matplotlib", "rich", "sacrebleu", "safetensors", "tokenizers", "typer")
+# what a command needs beyond torch, and the extra that has all of it
+EXTRAS = {
+    **dict.fromkeys(("lightning", "matplotlib", "rich", "sacrebleu", "safetensors", "tokenizers", "typer"), "train"),
+    **dict.fromkeys(("scipy", "sklearn"), "compare"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        return _complain(f"This command needs the package {package}: pip install 'regard[train]'.")
+        return _complain(f"This command needs the package {package}: pip install 'regard[{EXTRAS[package]}]'.")
     except OSError as error:
         where = "the output" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None:

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli import (
     classify,
+    compare,
     demo,
     embed,
     evaluate,
@@ -62,6 +63,7 @@ add(fill.fill, fill.EXAMPLES)
 add(embed.embed, embed.EXAMPLES)
 add(evaluate.evaluate, evaluate.EXAMPLES)
 add(look.look, look.EXAMPLES)
+add(compare.compare, compare.EXAMPLES, needs_more=False)
 
 
 def show_version(wanted: bool) -> None:

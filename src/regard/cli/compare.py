@@ -1,0 +1,136 @@
+"""`regard compare`: convolution, recurrence and self-attention side by side, measured on this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.files import check_place
+
+EXAMPLES = """\
+  regard compare --quick                                 # a first look, in a minute
+  regard compare --out report.html                       # everything, in about a quarter of an hour
+  regard compare --lengths 128,512,2048,8192 --width 256 --parts cost --out long.html
+  regard compare --equal-parameters --device cuda --out gpu.html
+  regard compare --from gpu.json --out again.html        # draw it again, measure nothing"""
+
+
+def compare(
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The report, one .html; all numbers as .json beside it.")
+    ] = Path("report.html"),
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything: under a minute on two cores.")] = False,
+    lengths: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,…", help="Tokens, for time and memory.  [default: 32 to 4096, quick: to 1024]"),
+    ] = None,
+    width: Annotated[int, typer.Option(metavar="D", min=1, help="The width d of the layers.")] = 64,
+    kernel: Annotated[int, typer.Option(metavar="K", min=3, help="The kernel k of the convolution; odd.")] = 3,
+    heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads of attention.")] = 4,
+    window: Annotated[int, typer.Option(metavar="N", min=2, help="Neighbours that windowed attention regards.")] = 32,
+    widths: Annotated[str, typer.Option(metavar="D,D,…", help="Widths for operations, steps and paths.")] = "32,64,128",
+    kernels: Annotated[str, typer.Option(metavar="K,K,…", help="Kernels for the same.")] = "3,5,7",
+    batches: Annotated[str, typer.Option(metavar="N,N,…", help="Sequences at once, for time and memory.")] = "1,16",
+    equal_parameters: Annotated[
+        bool, typer.Option("--equal-parameters", help="Widths with as many parameters as attention's, not one width.")
+    ] = False,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Only some: operations, steps, paths, cost, recall, order, digits.  [default: all]"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same data and weights.")] = 0,
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1.")] = "cpu",
+    numbers: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Report these numbers (.json); measure nothing.")
+    ] = None,
+) -> None:
+    """Measure the table of the textbooks: operations, sequential steps and longest path of each kind of layer.
+
+    And what they leave out: time and memory against length, where one layer becomes cheaper than another, what each can
+    recall from afar and tell of order, and how much data it needs. Stopped, the same command goes on after the parts
+    that are done.
+    """
+    check_place("--out", out)
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise typer.BadParameter(f"--out must end in .html, got {out}")
+    if numbers is not None and numbers.absolute() == out.with_suffix(".json").absolute():
+        raise typer.BadParameter(f"--from is the .json that --out {out} would write: give --out another name")
+    sizes = {"lengths": lengths, "widths": widths, "kernels": kernels, "batches": batches}
+    read: dict[str, Any] = {name: _read_numbers(name, text) for name, text in sizes.items() if text is not None}
+    if parts is not None:
+        read["parts"] = tuple(part.strip() for part in parts.split(","))
+
+    from regard.compare import Comparison, Dimensions, Settings, find_kept, measure
+
+    if numbers is not None:
+        found = Comparison.load(numbers)
+    else:
+        settings = replace(
+            Settings(Dimensions(width=width, kernel=kernel, heads=heads, window=window), **read),
+            has_equal_parameters=equal_parameters,
+            device=device,
+            seed=seed,
+        )
+        if quick:
+            settings = settings.quicken()
+        keep = out.with_suffix(".part.json")
+        if keep.exists():
+            kept = find_kept(keep, settings)
+            told = f"has {', '.join(kept.parts)} already" if kept else "is damaged or of other settings: begun anew"
+            print(f"{keep} {told}.", file=sys.stderr)
+        start = time.monotonic()
+        try:
+            with _show(settings.parts) as say:
+                found = measure(settings, keep=keep, on_progress=say)
+        except KeyboardInterrupt:
+            if keep.exists():
+                print(f"What was measured is kept in {keep}: the same command goes on from there.", file=sys.stderr)
+            raise
+        print(f"Measured in {time.monotonic() - start:.0f} s.\n")
+    found.save(out)
+    with suppress(FileNotFoundError):
+        if numbers is None:
+            keep.unlink()
+    found.print()
+    print(f"\nThe report:     {out} (open it in a browser)")
+    print(f"All numbers:    {out.with_suffix('.json')}")
+
+
+def _read_numbers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"--{name} must be whole numbers with commas between, got {text!r}") from None
+
+
+@contextmanager
+def _show(parts: tuple[str, ...]) -> Iterator[Callable[[str, float], None]]:
+    """A bar on stderr; where that is no terminal, a line when a part begins."""
+    if not sys.stderr.isatty():
+        last = ""
+
+        def say(part: str, share: float) -> None:
+            nonlocal last
+            if part and part != last:
+                print(f"measuring {part} ({parts.index(part) + 1} of {len(parts)})", file=sys.stderr, flush=True)
+            last = part
+
+        yield say
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn(),
+               rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn())  # fmt: skip
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("measuring", total=1.0)
+        yield lambda part, share: bar.update(task, completed=share, description=f"measuring {part}".strip())

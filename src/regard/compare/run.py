@@ -1,0 +1,102 @@
+"""All parts of a comparison, one after the other; what is done is kept."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from regard.compare.comparison import Comparison, describe_machine
+from regard.compare.cost import measure_cost
+from regard.compare.digits import measure_digits
+from regard.compare.kinds import KINDS, Kind
+from regard.compare.operations import measure_operations
+from regard.compare.paths import measure_paths
+from regard.compare.settings import Advance, Settings
+from regard.compare.solve import measure_order, measure_recall
+from regard.compare.steps import measure_steps
+from regard.core import RegardError
+from regard.views.sheet import write_file
+
+Measure = Callable[[Settings, Advance, Mapping[str, Kind]], dict[str, Any]]
+# a function of its part, and about how much of the whole time it takes
+MEASURES: dict[str, tuple[Measure, float]] = {
+    "operations": (measure_operations, 3),
+    "steps": (measure_steps, 3),
+    "paths": (measure_paths, 2),
+    "cost": (measure_cost, 35),
+    "recall": (measure_recall, 32),
+    "order": (measure_order, 13),
+    "digits": (measure_digits, 12),
+}
+
+
+def measure(
+    settings: Settings | None = None,
+    kinds: Mapping[str, Kind] = KINDS,
+    *,
+    keep: str | os.PathLike[str] | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> Comparison:
+    """Measure every part of `settings`, for each kind of layer.
+
+    >>> found = measure(Settings(parts=("paths",), widths=(8, 12, 16)).quicken())
+    >>> [row["length"] for row in found.parts["paths"]["rows"] if row["kind"] == "attention"][:3]
+    [1, 1, 1]
+
+    With `keep`, the name of a .json file, each part is written there when it is done, and parts that are found there,
+    of the same settings on the same machine, are not measured again. `on_progress` is told the part and how much of all
+    is done, from 0 to 1.
+    """
+    settings = Settings() if settings is None else settings
+    check_device(settings.device)
+    found = Comparison(settings.to_dict(), describe_machine(settings.device), {})
+    place = None if keep is None else pathlib.Path(keep)
+    if place is not None and (kept := find_kept(place, settings)) is not None:
+        found = kept
+    whole, done = sum(MEASURES[part][1] for part in settings.parts), 0.0
+    for part in settings.parts:
+        run, share = MEASURES[part]
+        if part not in found.parts:
+
+            def advance(inner: float, part: str = part, share: float = share, done: float = done) -> None:
+                if on_progress is not None:
+                    on_progress(part, (done + min(max(inner, 0.0), 1.0) * share) / whole)
+
+            advance(0.0)
+            found = Comparison(found.settings, found.machine, {**found.parts, part: run(settings, advance, kinds)})
+            if place is not None:
+                write_file(place, found.to_json())
+        done += share
+    if on_progress is not None:
+        on_progress("", 1.0)
+    return found
+
+
+def check_device(device: str) -> None:
+    """Complain of a device that is not there."""
+    try:
+        torch.empty(1, device=device)
+    # torch says it in one of many ways
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise RegardError(
+            f"device {device!r} cannot be used ({reason[:90]}): take cpu, or see what torch finds."
+        ) from None
+
+
+def find_kept(keep: str | os.PathLike[str], settings: Settings) -> Comparison | None:
+    """What `measure` left there when it was stopped, unless it is damaged or of other settings or another machine."""
+    place = pathlib.Path(keep)
+    if not place.exists():
+        return None
+    try:
+        kept = Comparison.load(place)
+    except RegardError:
+        # it would be measured anew all the same
+        return None
+    same = (kept.settings, kept.machine) == (settings.to_dict(), describe_machine(settings.device))
+    return kept if same else None
