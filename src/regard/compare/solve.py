@@ -32,11 +32,11 @@ class Course:
 # by whether it is to be quick
 RECALLS = {
     False: Course(make_recall(16), 112, (1, 2, 4, 8, 16, 32, 48, 64, 80, 100), 25, Recipe(800, rate=4e-3)),
-    True: Course(make_recall(8), 104, (1, 2, 4, 16, 32, 64, 100), 16, Recipe(150, rate=8e-3)),
+    True: Course(make_recall(8), 104, (1, 2, 4, 16, 32, 64, 100), 16, Recipe(110, rate=1e-2), depth=1),
 }
 ORDERS = {
-    False: Course(make_order(16), 40, (1, 2, 4, 8, 16, 24, 32, 36), 128, Recipe(600)),
-    True: Course(make_order(16), 16, (1, 2, 4, 8, 12), 64, Recipe(200)),
+    False: Course(make_order(16), 40, (1, 2, 4, 8, 16, 24, 32, 36), 64, Recipe(600)),
+    True: Course(make_order(16), 12, (1, 2, 4, 8), 64, Recipe(120, rate=1e-2), depth=1),
 }
 
 
