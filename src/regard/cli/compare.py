@@ -62,8 +62,6 @@ def compare(
     check_place("--out", out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"--out must end in .html, got {out}")
-    if numbers is not None and numbers.absolute() == out.with_suffix(".json").absolute():
-        raise typer.BadParameter(f"--from is the .json that --out {out} would write: give --out another name")
     sizes = {"lengths": lengths, "widths": widths, "kernels": kernels, "batches": batches}
     read: dict[str, Any] = {name: _read_numbers(name, text) for name, text in sizes.items() if text is not None}
     if parts is not None:
