@@ -95,15 +95,15 @@ def measure_cost() -> dict[str, Any]:
                 fit = {"kind": name, "batch": batch, "pass": doing, "from": 128, "to": 1024}
                 fits.append({**fit, "of": "seconds", "exponent": power, "interval": [power - 0.1, power + 0.1]})
                 fits.append({**fit, "of": "bytes", "exponent": 1.0, "interval": [0.99, 1.01]})
-    case = {"one": "attention", "batch": None, "pass": None}
-    timed = {"one": "attention", "batch": 16, "pass": "forward", "of": "seconds"}
+    case = {"one": "attention", "batch": None, "pass": None, "is_equal": False}
+    timed = {"one": "attention", "batch": 16, "pass": "forward", "of": "seconds", "is_equal": False}
     crossings = [
-        {**case, "other": "conv", "of": "textbook", "n": 96.0, "cheaper": "attention"},
-        {**case, "other": "rnn", "of": "textbook", "n": 64.0, "cheaper": "attention"},
-        {**case, "other": "rnn", "of": "operations", "n": None, "cheaper": "rnn"},
-        {**case, "other": "gru", "of": "operations", "n": 64.0, "cheaper": "attention"},
-        {**timed, "other": "conv", "n": None, "cheaper": "conv"},
-        {**timed, "other": "rnn", "n": 2850.0, "cheaper": "attention"},
+        {**case, "other": "conv", "of": "textbook", "spans": [[None, 96.0]]},
+        {**case, "other": "rnn", "of": "textbook", "spans": [[None, 64.0]]},
+        {**case, "other": "rnn", "of": "operations", "spans": []},
+        {**case, "other": "gru", "of": "operations", "spans": [[None, 64.0]]},
+        {**timed, "other": "conv", "spans": []},
+        {**timed, "other": "rnn", "spans": [[None, 2850.0]]},
     ]
     return {
         "device": "cpu", "threads": 1, "rows": rows, "fits": fits, "crossings": crossings,

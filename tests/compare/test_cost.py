@@ -59,8 +59,8 @@ def test_rows_fits_and_crossings_follow_from_the_costs(monkeypatch):
         assert (fit["from"], fit["to"]) == (256, 1024)
     crossings = [row for row in found["crossings"] if row["of"] == "seconds"]
     assert len(crossings) == (len(KINDS) - 1) * 2 * 2
-    assert all(row["n"] == pytest.approx(300) and row["cheaper"] == "attention" for row in crossings)
-    assert all(lead["to"] == pytest.approx(300) for lead in found["leads"] if lead["of"] == "seconds")
+    assert all(row["spans"] == [[None, pytest.approx(300)]] for row in crossings)
+    assert all(lead["spans"] == [[None, pytest.approx(300)]] for lead in found["leads"] if lead["of"] == "seconds")
     assert told[0] == 0
     assert told[-1] == 1
     assert told == sorted(told)

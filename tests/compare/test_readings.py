@@ -98,9 +98,11 @@ def test_the_quickest_and_what_it_crosses():
         in text
     )
     change(made, "cost", "rows", {"seconds": 1e-6}, kind="gru", n=1024)
-    change(made, "cost", "crossings", {"cheaper": "attention"}, other="conv", of="seconds")
+    change(made, "cost", "crossings", {"spans": [[None, None]]}, other="conv", of="seconds")
+    change(made, "cost", "crossings", {"spans": [[9.0, 99.0], [500.0, None]]}, other="rnn", of="seconds")
     assert "At n = 1,024 the quickest is GRU (1 µs)" in read(made, "cost")
     assert "than convolution at every length" in read(made, "cost")
+    assert "than plain RNN from n ≈ 9 to 99 and from n ≈ 500 on" in read(made, "cost")
 
 
 def test_what_is_too_long_for_some_is_no_race():

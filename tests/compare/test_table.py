@@ -71,10 +71,20 @@ def test_crossings_by_what_is_counted():
     assert read_cell(table, "seconds, forward, batch 16", "GRU") == "–"
 
 
+def test_curves_that_are_one_and_curves_that_cross_twice():
+    made = make_sample()
+    first, second = made.parts["cost"]["crossings"][:2]
+    first |= {"is_equal": True, "spans": []}
+    second |= {"spans": [[12.0, 64.0], [1500.0, None]]}
+    table = find(made, "cost")
+    assert read_cell(table, "textbooks", "convolution") == "equal"
+    assert read_cell(table, "textbooks", "plain RNN") == "12 < n < 64, n > 1,500"
+
+
 def test_where_self_attention_leads():
     made = make_sample()
     case = {"of": "textbook", "batch": None, "pass": None}
-    made.parts["cost"]["leads"] = [{**case, "is_ever": True, "from": None, "to": 64.0, "rival": "rnn"}]
+    made.parts["cost"]["leads"] = [{**case, "spans": [[None, 64.0]]}]
     table = find(made, "cost")
     assert read_cell(table, "textbooks", "all") == "n < 64"
     assert read_cell(table, "operations", "all") == "–"

@@ -33,7 +33,7 @@ FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
     "cost": {
         "rows": ("kind", "n", "batch", "pass", "seconds", "low", "high", "bytes"),
         "fits": ("kind", "batch", "pass", "of", "exponent", "interval", "from", "to"),
-        "crossings": ("one", "other", "batch", "pass", "of", "n", "cheaper"),
+        "crossings": ("one", "other", "batch", "pass", "of", "is_equal", "spans"),
     },
     "recall": {"rows": ("kind", "has_position", "distance", "accuracy", "count", "seed")},
     "order": {"rows": ("kind", "has_position", "distance", "accuracy", "count", "seed")},

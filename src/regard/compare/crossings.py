@@ -19,21 +19,28 @@ FARTHEST = 2**40
 
 @dataclass(frozen=True)
 class Crossing:
-    """Which is `cheaper` below the length `n`, "one" or "other"; without n, at all lengths. None: they are equal.
+    """Which is `cheaper` at the short end, "one" or "other", and the lengths at which that turns; None: they are equal.
 
-    `count` is how often measured curves cross: more than once is noise, or curves that are hardly apart.
+    >>> Crossing((64.0, 100.0), "one").list_spans()
+    [[None, 64.0], [100.0, None]]
     """
 
-    n: float | None
+    turns: tuple[float, ...]
     cheaper: str | None
-    count: int
+
+    def list_spans(self) -> list[list[float | None]]:
+        """From which length to which "one" is the cheaper; None is as far as it goes."""
+        if self.cheaper is None:
+            return []
+        spans = list(pairwise((None, *self.turns, None)))
+        return [list(span) for span in spans[self.cheaper != "one" :: 2]]
 
 
 def find_crossing(lengths: Sequence[float], one: Sequence[float], other: Sequence[float]) -> Crossing:
-    """Where two curves cross that were measured at the same lengths, the last time they do.
+    """Where two curves cross that were measured at the same lengths.
 
     >>> find_crossing([1, 4, 16], [1, 4, 16], [2, 4, 8])
-    Crossing(n=4.0, cheaper='one', count=1)
+    Crossing(turns=(4.0,), cheaper='one')
 
     Between two lengths both are taken for power laws: straight where both axes are logarithmic. To touch is not to
     cross.
@@ -47,22 +54,21 @@ def find_crossing(lengths: Sequence[float], one: Sequence[float], other: Sequenc
     # where they are equal they are on neither side
     apart = [(at, gap) for at, gap in gaps if gap]
     if not apart:
-        return Crossing(None, None, 0)
-    pairs = [(left, right) for left, right in pairwise(apart) if left[1] * right[1] < 0]
-    if not pairs:
-        return Crossing(None, _name(apart[0][1]), 0)
-    (start, before), (end, after) = pairs[-1]
-    # lengths at which they are equal lie between the two, and are the crossing
-    level = [at for at, gap in gaps if start < at < end and not gap]
-    at = level[0] if level else start + (end - start) * before / (before - after)
-    return Crossing(math.exp(at), _name(before), len(pairs))
+        return Crossing((), None)
+    turns = []
+    for (start, before), (end, after) in pairwise(apart):
+        if before * after < 0:
+            # lengths at which they are equal lie between the two, and are the crossing
+            level = [at for at, gap in gaps if start < at < end and not gap]
+            turns.append(math.exp(level[0] if level else start + (end - start) * before / (before - after)))
+    return Crossing(tuple(turns), _name(apart[0][1]))
 
 
 def solve_crossing(one: Callable[[int], int], other: Callable[[int], int]) -> Crossing:
     """Where a count of n becomes larger than another, for the first time.
 
     >>> solve_crossing(lambda n: 4 * n * n + 8 * n, lambda n: 18 * n)
-    Crossing(n=2.5, cheaper='one', count=1)
+    Crossing(turns=(2.5,), cheaper='one')
 
     It is exact between whole numbers too where the counts are a·n² + b·n.
     """
@@ -73,19 +79,19 @@ def solve_crossing(one: Callable[[int], int], other: Callable[[int], int]) -> Cr
 
     start = find_gap(1) or -find_gap(2)
     if not start:
-        return Crossing(None, None, 0)
+        return Crossing((), None)
     far = 1
     while far < FARTHEST and find_gap(far) * start > 0:
         far *= 2
     if find_gap(far) * start > 0:
-        return Crossing(None, _name(start), 0)
+        return Crossing((), _name(start))
     near = max(far // 2, 1)
     while far - near > 1:
         middle = (near + far) // 2
         near, far = (middle, far) if find_gap(middle) * start > 0 else (near, middle)
     before, after = find_gap(near), find_gap(far)
     n = near + before / (before - after) if before != after else Fraction(near)
-    return Crossing(float(n), _name(start), 1)
+    return Crossing((float(n),), _name(start))
 
 
 def list_crossings(rows: Sequence[Row], kinds: Mapping[str, Kind], shapes: Mapping[str, Dimensions]) -> list[Row]:
@@ -93,11 +99,10 @@ def list_crossings(rows: Sequence[Row], kinds: Mapping[str, Kind], shapes: Mappi
 
     >>> from regard.compare.kinds import KINDS
     >>> shapes = dict.fromkeys(KINDS, Dimensions(width=64, kernel=3, heads=4, window=32))
-    >>> {row["other"]: row["n"] for row in list_crossings([], KINDS, shapes) if row["of"] == "textbook"}
-    {'conv': 192.0, 'rnn': 64.0, 'gru': 64.0, 'windowed': 32.0, 'linear': 64.0}
-    >>> {row["other"]: row["n"] for row in list_crossings([], KINDS, shapes) if row["of"] == "operations"}
-    {'conv': None, 'rnn': None, 'gru': 64.0, 'linear': 16.0}
+    >>> {row["other"]: row["spans"] for row in list_crossings([], KINDS, shapes) if row["of"] == "operations"}
+    {'conv': [], 'rnn': [], 'gru': [[None, 64.0]], 'linear': [[None, 16.0]]}
 
+    `spans` are the lengths at which self-attention is the cheaper, each from and to; None is as far as was measured.
     Measured is one for each batch, pass, and of seconds and bytes, over the lengths that both have. By `operations`
     every product of the layer counts, projections too; by `textbook` it is the table as printed, without factors.
     """
@@ -108,35 +113,34 @@ def list_crossings(rows: Sequence[Row], kinds: Mapping[str, Kind], shapes: Mappi
         if name == ATTENTION.name:
             continue
         for place, crossing in (*_cross_curves(rows, name), *_cross_formulas(kinds, shapes, name)):
-            cheaper = {"one": ATTENTION.name, "other": name, None: None}[crossing.cheaper]
             pair = {"one": ATTENTION.name, "other": name, **place}
-            found.append({**pair, "n": crossing.n, "cheaper": cheaper, "count": crossing.count})
+            found.append({**pair, "is_equal": crossing.cheaper is None, "spans": crossing.list_spans()})
     return found
 
 
 def list_leads(crossings: Sequence[Row]) -> list[Row]:
-    """From which length to which self-attention is the cheapest of all: None is as far as was measured.
+    """The lengths at which self-attention is cheaper than any other, as spans; to be equal is no obstacle.
 
-    >>> pair = {"one": "attention", "other": "gru", "batch": None, "pass": None, "of": "textbook", "n": 64.0}
-    >>> list_leads([{**pair, "cheaper": "attention", "count": 1}])
-    [{'batch': None, 'pass': None, 'of': 'textbook', 'is_ever': True, 'from': None, 'to': 64.0, 'rival': 'gru'}]
-
-    `rival` is the kind that is cheaper from there on; where attention leads nowhere, one of those that are cheaper.
+    >>> case = {"one": "attention", "batch": None, "pass": None, "of": "textbook", "is_equal": False}
+    >>> pairs = [{**case, "other": "gru", "spans": [[None, 64.0]]}, {**case, "other": "rnn", "spans": [[9.0, 99.0]]}]
+    >>> list_leads(pairs)
+    [{'batch': None, 'pass': None, 'of': 'textbook', 'spans': [[9.0, 64.0]]}]
     """
     leads = []
     for place in dict.fromkeys((row["batch"], row["pass"], row["of"]) for row in crossings):
-        here = [row for row in crossings if (row["batch"], row["pass"], row["of"]) == place and row["cheaper"]]
-        turns = [(math.inf if row["n"] is None else row["n"], row) for row in here]
-        # attention is ahead of some from a length on, and of others up to one
-        starts = [(n, row["other"]) for n, row in turns if row["cheaper"] != ATTENTION.name]
-        ends = [(n, row["other"]) for n, row in turns if row["cheaper"] == ATTENTION.name and n < math.inf]
-        start, ahead = max(starts, default=(0.0, None))
-        end, rival = min(ends, default=(math.inf, None))
-        lead: Row = {"is_ever": False, "from": None, "to": None, "rival": ahead}
-        if start < end:
-            lead = {"is_ever": True, "from": start or None, "to": None if rival is None else end, "rival": rival}
-        leads.append({**dict(zip(("batch", "pass", "of"), place, strict=True)), **lead})
+        spans: list[list[float | None]] = [[None, None]]
+        for row in crossings:
+            if (row["batch"], row["pass"], row["of"]) == place and not row["is_equal"]:
+                spans = [both for one in spans for other in row["spans"] if (both := _overlap(one, other))]
+        leads.append({**dict(zip(("batch", "pass", "of"), place, strict=True)), "spans": spans})
     return leads
+
+
+def _overlap(one: Sequence[float | None], other: Sequence[float | None]) -> list[float | None]:
+    """The lengths that are in both spans; empty if there are none."""
+    start = max(one[0] or 0.0, other[0] or 0.0)
+    end = min(math.inf if one[1] is None else one[1], math.inf if other[1] is None else other[1])
+    return [start or None, None if end == math.inf else end] if start < end else []
 
 
 def _cross_curves(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Crossing]]:

@@ -15,7 +15,7 @@ from regard.compare.comparison import FIELDS
 from regard.compare.figures import PICTURES, Picture, repaint, write_svg
 from regard.compare.readings import write_readings
 from regard.compare.settings import PARTS, Settings
-from regard.compare.table import Listing, find_numbers, list_tables
+from regard.compare.table import Listing, find_numbers, list_tables, show_spans
 from regard.views.page.build import digest, write_json
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ LISTS = {
     "training": "Training",
 }
 SHOWN: dict[str, Callable[[Any], str]] = {
-    "kind": name_kind, "one": name_kind, "other": name_kind, "cheaper": name_kind, "seconds": show_seconds,
+    "kind": name_kind, "one": name_kind, "other": name_kind, "seconds": show_seconds,
     "low": show_seconds, "high": show_seconds, "bytes": show_size, "accuracy": show_share,
-    "within": show_share, "beyond": show_share,
+    "within": show_share, "beyond": show_share, "spans": show_spans,
 }  # fmt: skip
 
 # settings as the command line has them

@@ -214,12 +214,16 @@ def _read_crossings(part: Part, batch: int) -> str:
         said = []
         for cross in take(part["crossings"], one="attention", **case):
             if cross["other"] in ("conv", "rnn", "gru"):
-                other, is_first = name_kind(cross["other"]), cross["cheaper"] == cross["one"]
-                length = f"{'up to' if is_first else 'from'} n ≈ {cross['n'] or 0:,.0f}"
-                length = length if cross["n"] is not None else "at every length" if is_first else "at no length"
-                said.append(f"than {other} {length}")
+                spans = show_list([_say_span(*span) for span in cross["spans"]]) if cross["spans"] else "at no length"
+                said.append(f"than {name_kind(cross['other'])} {spans}")
         text += f"{name}, self-attention is cheaper {show_list(said)}. " if said else ""
     return text
+
+
+def _say_span(low: float | None, high: float | None) -> str:
+    if low is None:
+        return "at every length" if high is None else f"up to n ≈ {high:,.0f}"
+    return f"from n ≈ {low:,.0f} on" if high is None else f"from n ≈ {low:,.0f} to {high:,.0f}"
 
 
 def _read_memory(part: Part, batch: int) -> str:

@@ -140,40 +140,33 @@ def _list_crossings(part: dict[str, Any]) -> Listing:
         of, doing, batch = case
         here = {(c["one"], c["other"]): c for c in take(crossings, of=of, batch=batch, **{"pass": doing})}
         name = OF.get(of, str(of)) + (f", {doing}" if doing else "") + (f", batch {batch}" if batch else "")
-        cells = [show_crossing(here[pair]) if pair in here else NOTHING for pair in others]
-        rows.append((name, *cells, *([show_lead(leads[case]) if case in leads else NOTHING] if leads else [])))
+        cells = [_show_crossing(here[pair]) if pair in here else NOTHING for pair in others]
+        rows.append(
+            (name, *cells, *([show_spans(leads[case]["spans"]) if case in leads else NOTHING] if leads else []))
+        )
     ones = show_list([name_kind(one) for one in dict.fromkeys(one for one, _ in others)] or [NOTHING], "or")
     note = "Always and never: the two do not cross at the lengths looked at."
     columns = ("by", *(name_kind(other) for _, other in others), *(["all"] if leads else []))
     return Listing("cost", f"Lengths at which {ones} costs less than", columns, tuple(rows), note)
 
 
-def show_lead(lead: Mapping[str, Any]) -> str:
-    """At which lengths it is the cheapest of all.
+def _show_crossing(cross: Mapping[str, Any]) -> str:
+    return "equal" if cross["is_equal"] else show_spans(cross["spans"])
 
-    >>> show_lead({"is_ever": True, "from": 32.0, "to": 64.0}), show_lead({"is_ever": False, "from": None, "to": None})
-    ('32 < n < 64', 'never')
+
+def show_spans(spans: Sequence[Sequence[float | None]]) -> str:
+    """Lengths from and to, as inequalities.
+
+    >>> show_spans([[None, 64.2]]), show_spans([[32.0, 64.0]]), show_spans([[None, None]]), show_spans([])
+    ('n < 64', '32 < n < 64', 'always', 'never')
     """
-    low, high = lead["from"], lead["to"]
-    if not lead["is_ever"]:
-        return "never"
-    if low is None and high is None:
-        return "always"
-    if low is None or high is None:
-        return f"n < {high:,.0f}" if low is None else f"n > {low:,.0f}"
-    return f"{low:,.0f} < n < {high:,.0f}"
-
-
-def show_crossing(cross: Mapping[str, Any]) -> str:
-    """At which lengths the one is cheaper than the other.
-
-    >>> show_crossing({"one": "attention", "other": "rnn", "n": 64.2, "cheaper": "attention"})
-    'n < 64'
-    """
-    is_first = cross["cheaper"] == cross["one"]
-    if cross["n"] is None:
-        return "always" if is_first else "never"
-    return f"n {'<' if is_first else '>'} {cross['n']:,.0f}"
+    said = []
+    for low, high in spans:
+        if low is None and high is None:
+            return "always"
+        below, above = (f"{low:,.0f} < " if low else ""), (f" < {high:,.0f}" if high else "")
+        said.append(f"n > {low:,.0f}" if low and not high else f"{below}n{above}")
+    return ", ".join(said) or "never"
 
 
 def _list_distances(part: dict[str, Any], name: str, title: str) -> Listing:
@@ -253,7 +246,11 @@ def _lay_out(table: Listing) -> Any:
     )  # fmt: skip
     right = find_numbers(table.rows, len(table.columns))
     for number, column in enumerate(table.columns):
-        grid.add_column(Text(column), justify="right" if number in right else "left", no_wrap=number == 0)
+        # a word is never cut, however narrow the terminal: cells are broken between words before that
+        least = max(len(word) for row in (table.columns, *table.rows) for word in row[number].split())
+        grid.add_column(
+            Text(column), justify="right" if number in right else "left", no_wrap=number == 0, min_width=least
+        )
     for row in table.rows:
         grid.add_row(*map(Text, row), end_section=has_two)
     return grid
