@@ -138,9 +138,17 @@ def test_a_pipe_gets_plain_text_of_a_hundred_columns(capsys):
         assert text in out
 
 
-@pytest.mark.parametrize("width", [40, 60, 200])
-def test_other_widths_hold(width):
-    assert max(map(len, render(make_sample(), width).splitlines())) <= width
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
+def test_no_word_is_cut_at_any_width(width):
+    made = make_sample()
+    # as many digits as a length may have
+    made.parts["cost"]["crossings"][-1]["spans"] = [[2_341.0, 15_909.0], [100_000.0, None]]
+    shown = render(made, width)
+    for table in list_tables(made):
+        for cell in (*table.columns, *(cell for row in table.rows for cell in row)):
+            assert all(word in shown for word in cell.split())
+    if width >= 100:
+        assert max(map(len, shown.splitlines())) <= width
 
 
 def test_markup_in_a_name_is_text():

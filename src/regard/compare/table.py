@@ -146,7 +146,9 @@ def _list_crossings(part: dict[str, Any]) -> Listing:
         )
     ones = show_list([name_kind(one) for one in dict.fromkeys(one for one, _ in others)] or [NOTHING], "or")
     note = "Always and never: the two do not cross at the lengths looked at."
-    columns = ("by", *(name_kind(other) for _, other in others), *(["all"] if leads else []))
+    # a table of seven columns has no room for a word that says nothing here
+    names = (name_kind(other).removesuffix(" attention") for _, other in others)
+    columns = ("by", *names, *(["all"] if leads else []))
     return Listing("cost", f"Lengths at which {ones} costs less than", columns, tuple(rows), note)
 
 
@@ -216,6 +218,7 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
     """Prints every table; in a pipe as plain text."""
     try:
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.text import Text
     except ImportError:
         raise RegardError("Tables need the package rich: pip install 'regard[plot]'.") from None
@@ -226,7 +229,12 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
     for number, table in enumerate(list_tables(comparison)):
         if number:
             console.print()
-        console.print(_lay_out(table))
+        grid, any_width = _lay_out(table, is_whole=True), console.options.update(width=10_000)
+        if Measurement.get(console, any_width, grid).minimum > console.width:
+            grid = _lay_out(table, is_whole=False)
+        # in a terminal too narrow for its words the lines are broken by the terminal, and no number is cut
+        least = Measurement.get(console, any_width, grid).minimum
+        console.print(grid, width=max(console.width, least), crop=False, overflow="ignore", no_wrap=True)
         if table.note:
             console.print(Text(table.note, style="dim"))
     missing = [name for name in ("operations", "steps", "paths", "cost") if name not in comparison.parts]
@@ -234,7 +242,8 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
         console.print(f"\nNot measured: {show_list(missing)}.")
 
 
-def _lay_out(table: Listing) -> Any:
+def _lay_out(table: Listing, is_whole: bool) -> Any:
+    """The table with the first cell of each row on one line, where that `is_whole`, or broken as the others are."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -247,10 +256,10 @@ def _lay_out(table: Listing) -> Any:
     right = find_numbers(table.rows, len(table.columns))
     for number, column in enumerate(table.columns):
         # a word is never cut, however narrow the terminal: cells are broken between words before that
-        least = max(len(word) for row in (table.columns, *table.rows) for word in row[number].split())
-        grid.add_column(
-            Text(column), justify="right" if number in right else "left", no_wrap=number == 0, min_width=least
-        )
+        cells = [row[number] for row in (table.columns, *table.rows)]
+        is_kept = is_whole and number == 0
+        least = max(len(part) for cell in cells for part in (cell.split("\n") if is_kept else cell.split()))
+        grid.add_column(Text(column), justify="right" if number in right else "left", min_width=least)
     for row in table.rows:
         grid.add_row(*map(Text, row), end_section=has_two)
     return grid
