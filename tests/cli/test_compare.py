@@ -56,6 +56,7 @@ def test_a_report_and_its_numbers_are_written_and_drawn_again(command, tmp_path)
         (("--width", "30"), "width 30 must be a multiple of heads=4"),
         (("--device", "nowhere"), "device 'nowhere' cannot be used"),
         (("--from", "missing.json"), "missing.json"),
+        (("--from", "missing.json", "--quick"), "--from measures nothing: it has no use for --quick"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(command, arguments, said, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Crossings of curves and formulas whose crossing is known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -127,6 +128,12 @@ def test_widths_of_their_own_are_reckoned_with():
     assert found["textbook"]["spans"] == [[None, 16.0]]
     # 12·32² is less than 8·64²
     assert found["operations"]["spans"] == []
+
+
+def test_a_table_that_has_more_than_letters_crosses_nowhere():
+    kinds = {"attention": ATTENTION, "fft": replace(KINDS["linear"], name="fft", textbook=("n·log n·d", "1", "1"))}
+    rows = list_crossings([], kinds, dict.fromkeys(kinds, Dimensions()))
+    assert [row["of"] for row in rows] == ["operations"]
 
 
 def test_the_table_as_printed_has_the_powers_of_the_kind():

@@ -153,3 +153,12 @@ def test_a_linear_layer_that_is_not_called_is_an_error():
     with pytest.raises(RegardError) as error:
         count_operations(Aside(), torch.ones(1, 2, 4))
     assert str(error.value) == "count_operations cannot tell the products of Aside.inner apart: call it as a module."
+
+
+def test_a_kind_without_products_is_named():
+    kind = replace(KINDS["conv"], name="sum", build=lambda dims: nn.Tanh())
+    with pytest.raises(RegardError) as error:
+        measure_operations(Settings(widths=(8, 16, 24)).quicken(), lambda share: None, {"sum": kind})
+    assert str(error.value) == (
+        "kind 'sum' has no products that torch counts, and no power to fit: leave operations out."
+    )

@@ -192,3 +192,10 @@ def test_maps_do_not_depend_on_the_width():
     [shown] = draw_maps(KINDS["gru"], Dimensions())
     wide = find_dependence(KINDS["gru"].build(Dimensions(16)).double(), 24, 16)
     assert shown["seen"] == ["".join(map(str, row)) for row in wide.int().tolist()]
+
+
+def test_a_recurrence_that_cannot_walk_is_named():
+    kind = replace(KINDS["rnn"], name="lstm", build=lambda dims: nn.Linear(dims.width, dims.width))
+    with pytest.raises(RegardError) as error:
+        find_path(kind, Dimensions(width=8), 3)
+    assert str(error.value) == "kind 'lstm' is recurrent: its layer needs walk(rows), the state after each step."

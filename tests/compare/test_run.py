@@ -71,6 +71,21 @@ def test_what_is_of_other_settings_is_measured_anew(ran, tmp_path):
     assert ran == ["operations", "steps", "paths"] * 2
 
 
+def test_what_is_of_other_kinds_is_measured_anew(ran, tmp_path, monkeypatch):
+    keep = tmp_path / "report.part.json"
+    room.measure(SETTINGS, keep=keep)
+    own = {"conv": KINDS["conv"]}
+    assert room.find_kept(keep, SETTINGS, own) is None
+    assert room.find_kept(keep, SETTINGS, dict(KINDS)) is not None
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(ran, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="cannot be written"):
+        room.measure(SETTINGS, keep=tmp_path / "file" / "report.part.json")
+    assert ran == []
+
+
 def test_what_is_damaged_is_measured_anew(ran, tmp_path):
     keep = tmp_path / "report.part.json"
     keep.write_text("{")

@@ -125,7 +125,7 @@ def test_no_part_at_all():
     made = make_sample("steps")
     made.parts.clear()
     assert list_tables(made) == []
-    assert "Not measured: operations, steps, paths and cost." in render(made)
+    assert "Not measured: operations, steps, paths, cost, recall, order and digits." in render(made)
 
 
 def test_a_pipe_gets_plain_text_of_a_hundred_columns(capsys):

@@ -31,8 +31,8 @@ def compare(
         str | None,
         typer.Option(metavar="N,N,…", help="Tokens, for time and memory.  [default: 32 to 4096, quick: to 1024]"),
     ] = None,
-    width: Annotated[int, typer.Option(metavar="D", min=1, help="The width d of the layers.")] = 64,
-    kernel: Annotated[int, typer.Option(metavar="K", min=3, help="The kernel k of the convolution; odd.")] = 3,
+    width: Annotated[int, typer.Option(metavar="D", min=1, help="The width d, for time and memory.")] = 64,
+    kernel: Annotated[int, typer.Option(metavar="K", min=3, help="The kernel k of the convolution, odd.")] = 3,
     heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads of attention.")] = 4,
     window: Annotated[int, typer.Option(metavar="N", min=2, help="Neighbours that windowed attention regards.")] = 32,
     widths: Annotated[str, typer.Option(metavar="D,D,…", help="Widths for operations, steps and paths.")] = "32,64,128",
@@ -60,6 +60,8 @@ def compare(
     that are done.
     """
     check_place("--out", out)
+    if numbers is not None and (quick or equal_parameters or lengths is not None or parts is not None):
+        raise typer.BadParameter("--from measures nothing: it has no use for --quick, --lengths, --parts and the like")
     if out.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"--out must end in .html, got {out}")
     sizes = {"lengths": lengths, "widths": widths, "kernels": kernels, "batches": batches}
@@ -83,8 +85,10 @@ def compare(
         keep = out.with_suffix(".part.json")
         if keep.exists():
             kept = find_kept(keep, settings)
-            told = f"has {', '.join(kept.parts)} already" if kept else "is damaged or of other settings: begun anew"
+            told = f"has {', '.join(kept.parts) or 'nothing'} already" if kept else "is of something else: begun anew"
             print(f"{keep} {told}.", file=sys.stderr)
+        if out.exists():
+            print(f"{out} is there already, and is replaced at the end.", file=sys.stderr)
         start = time.monotonic()
         try:
             with _show(settings.parts) as say:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -176,6 +177,9 @@ def _count_products(kind: Kind, shape: Dimensions) -> Callable[[int], int] | Non
 def _read_table(kind: Kind, shape: Dimensions) -> Callable[[int], int] | None:
     """The operations as the textbooks print them: letters, some of them squared."""
     letters = {"d": shape.width, "k": shape.kernel, "w": shape.window}
+    if not re.fullmatch(r"[ndkw]²?(·[ndkw]²?)*", kind.textbook[0]):
+        # a logarithm, or a letter of one's own
+        return None
     factors = [(part[0], 2 if part.endswith("²") else 1) for part in kind.textbook[0].split("·")]
     return lambda n: math.prod({**letters, "n": n}[letter] ** power for letter, power in factors)
 

@@ -24,10 +24,21 @@ def read_recall(part: Part, settings: Part) -> str:
     rows, chance = part["rows"], part["chance"]
     far = max((row["distance"] for row in rows), default=0)
     text = f"A token stands t places before the question that asks for it; a guess is right in {show_share(chance)}. "
+    text += describe_models(part)
     for kind in list_kinds(rows):
         placed = take(rows, kind=kind, has_position=True) or take(rows, kind=kind)
         text += _read_kind(name_kind(kind), placed, part["reach"].get(kind), chance, far)
     return (text + read_edges(part)).strip()
+
+
+def describe_models(part: Part) -> str:
+    """What was trained; nothing where the numbers do not say."""
+    used = part.get("settings") or {}
+    if not {"width", "steps"} <= used.keys() or not {"depth", "length"} <= part.keys():
+        return ""
+    layers = f"{part['depth']} layer{'s' if part['depth'] != 1 else ''}"
+    text = f"Models of {layers} of width {used['width']} read {part['length']} tokens and learn for at most"
+    return f"{text} {used['steps']} steps, one model for all distances. "
 
 
 def find_middle(chance: float) -> float:
@@ -92,6 +103,7 @@ def read_order(part: Part, settings: Part) -> str:
         shown = f"{name_kind(kind)} ({show_share(placed)} with, {show_share(bare)} without)"
         (told if all(knows) else lost if knows[0] else cannot).append(shown)
     text = f"“a b c” against “c b a”, the same tokens in another order; a guess is right in {show_share(chance)}. "
+    text += describe_models(part)
     text += (
         f"Shares are over the distances that a layer reaches; above {show_share(find_middle(chance))} it is learned. "
     )
@@ -107,7 +119,11 @@ def read_order(part: Part, settings: Part) -> str:
 def read_digits(part: Part, settings: Part) -> str:
     rows = part["rows"]
     sizes = sorted({row["images"] for row in rows})
-    text = "Digits of 8 × 8 pixels, and how many of them there are to learn from. "
+    text = "Digits of 8 × 8 pixels (scikit-learn's), read in patches, and how many of them there are to learn from. "
+    if part.get("parameters"):
+        sizes_of = [f"{count:,} for {name_kind(kind)}" for kind, count in part["parameters"].items()]
+        text += "Convolution is of 3 × 3 patches. All have the same depth and recipe; parameters are"
+        text += f" {show_list(sizes_of)}. "
     gaps = []
     for images in sizes[:1] + sizes[1:][-1:]:
         at = take(rows, images=images)

@@ -19,7 +19,7 @@ from regard.core import RegardError
 
 # by whether it is to be quick
 Lengths = Mapping[bool, tuple[int, ...]]
-LENGTHS: Lengths = {True: (32, 64, 128), False: (32, 64, 128, 256, 512)}
+LENGTHS: Lengths = {True: (32, 64, 128), False: (32, 64, 128, 256, 512, 1024)}
 # of a window, in widths of it: so long, it is cut into tiles. Where it is not, torch's own kernel meets all pairs, and
 # there would be two laws in one fit; and the longer the sequence, the less of a tile sticks out at its ends
 WINDOWS: Lengths = {True: (32, 40, 48), False: (32, 64, 128, 256)}
@@ -129,6 +129,10 @@ def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str,
 
 
 def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[str, Any]:
+    if not all(row[column] for row in rows):
+        raise RegardError(
+            f"kind {kind.name!r} has no products that torch counts, and no power to fit: leave operations out."
+        )
     axes = {axis: [row[axis] for row in rows] for axis in kind.powers}
     # one width or one kernel has no exponent
     fit = fit_power([row[column] for row in rows], **{axis: x for axis, x in axes.items() if len(set(x)) > 1})

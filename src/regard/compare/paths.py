@@ -94,8 +94,13 @@ def find_path(kind: Kind, dims: Dimensions, n: int) -> int | None:
     rows = _draw(_build(kind, dims), n, dims.width, torch.float64, "cpu")
     rows[:, 0] = float("nan")
     if kind.is_recurrent:
+        layer = _build(kind, dims)
+        if not hasattr(layer, "walk"):
+            raise RegardError(
+                f"kind {kind.name!r} is recurrent: its layer needs walk(rows), the state after each step."
+            )
         # its last state is there after as many steps as there are tokens, and not before
-        states = [state.isnan().any() for state in _build(kind, dims).walk(rows)]  # type: ignore[operator]
+        states = [state.isnan().any() for state in layer.walk(rows)]  # type: ignore[operator]
         return len(states) if states[-1] else None
     length, seen = 0, set[bytes]()
     while True:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Part = Mapping[str, Any]
 # exponents nearer to the textbooks' than this are the textbooks'
 CLOSE = 0.02
+BOOKS = "By the textbooks' formulas, which have no constant factors"
 
 
 def write_readings(comparison: Comparison) -> dict[str, str]:
@@ -96,6 +97,12 @@ def read_operations(part: Part, settings: Part) -> str:
     known = sum(row["formula"] is not None for row in part["rows"])
     if known:
         text += f"{known - len(wrong)} of {known} counts are exactly the formula's. "
+    tiled = [row["n"] for row in take(part["rows"], kind="windowed")]
+    if tiled:
+        text += (
+            f"Windowed attention is counted from n = {min(tiled):,} on, where it is cut into tiles; in short sequences"
+        )
+        text += " torch's own kernel is quicker, and meets all pairs. "
     return text + _read_projections(part, settings)
 
 
@@ -113,7 +120,8 @@ def _read_projections(part: Part, settings: Part) -> str:
             # products grow with n², all else of both layers with n
             book = n * other["mixing"] / row["mixing"]
             whole = n * (other["operations"] - rest) / row["mixing"]
-            crossed = f"whole layers at n = {whole:.0f}" if whole >= 1 else "whole layers never: it is always dearer"
+            layers = "whole layers of one width" if settings.get("has_equal_parameters") else "whole layers"
+            crossed = f"{layers} at n = {whole:.0f}" if whole >= 1 else f"{layers} never: it is always dearer"
             text += f"By those products alone it meets {name_kind(other['kind'])} at n = {book:.0f}, {crossed}. "
     return text.strip()
 
@@ -210,7 +218,7 @@ def _read_crossings(part: Part, batch: int) -> str:
     """Self-attention against each of the older layers, by the formula and by the clock; the table has all others."""
     text = ""
     timed = {"of": "seconds", "batch": batch, "pass": "forward"}
-    for name, case in (("By the textbooks' formula", {"of": "textbook"}), ("By the clock", timed)):
+    for name, case in ((BOOKS, {"of": "textbook"}), ("By the clock", timed)):
         said = []
         for cross in take(part["crossings"], one="attention", **case):
             if cross["other"] in ("conv", "rnn", "gru"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,10 +54,12 @@ def measure(
     """
     settings = Settings() if settings is None else settings
     check_device(settings.device)
-    found = Comparison(settings.to_dict(), describe_machine(settings.device), {})
+    found = _begin(settings, kinds)
     place = None if keep is None else pathlib.Path(keep)
-    if place is not None and (kept := find_kept(place, settings)) is not None:
-        found = kept
+    if place is not None:
+        found = find_kept(place, settings, kinds) or found
+        # where nothing can be written, nothing is measured in vain
+        write_file(place, found.to_json())
     whole, done = sum(MEASURES[part][1] for part in settings.parts), 0.0
     for part in settings.parts:
         run, share = MEASURES[part]
@@ -82,13 +85,15 @@ def check_device(device: str) -> None:
         torch.empty(1, device=device)
     # torch says it in one of many ways
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0].split(". ")[0]
-        raise RegardError(
-            f"device {device!r} cannot be used ({reason[:90]}): take cpu, or see what torch finds."
-        ) from None
+        reason = textwrap.shorten(str(error).strip().splitlines()[0].split(". ")[0], 90, placeholder=" …")
+        raise RegardError(f"device {device!r} cannot be used ({reason}): take cpu, or see what torch finds.") from None
 
 
-def find_kept(keep: str | os.PathLike[str], settings: Settings) -> Comparison | None:
+def _begin(settings: Settings, kinds: Mapping[str, Kind]) -> Comparison:
+    return Comparison({**settings.to_dict(), "kinds": list(kinds)}, describe_machine(settings.device), {})
+
+
+def find_kept(keep: str | os.PathLike[str], settings: Settings, kinds: Mapping[str, Kind] = KINDS) -> Comparison | None:
     """What `measure` left there when it was stopped, unless it is damaged or of other settings or another machine."""
     place = pathlib.Path(keep)
     if not place.exists():
@@ -98,5 +103,5 @@ def find_kept(keep: str | os.PathLike[str], settings: Settings) -> Comparison | 
     except RegardError:
         # it would be measured anew all the same
         return None
-    same = (kept.settings, kept.machine) == (settings.to_dict(), describe_machine(settings.device))
-    return kept if same else None
+    fresh = _begin(settings, kinds)
+    return kept if (kept.settings, kept.machine) == (fresh.settings, fresh.machine) else None

@@ -22,13 +22,14 @@ from regard.compare.cells import (
     take,
 )
 from regard.compare.kinds import KINDS
+from regard.compare.settings import PARTS
 from regard.core import RegardError
 
 if TYPE_CHECKING:
     from regard.compare.comparison import Comparison
 
 # what `Kind.path` reckons, as it is written
-PATHS = {"conv": "⌈2(n−1)/(k−1)⌉", "rnn": "n", "gru": "n", "attention": "1", "windowed": "⌈2(n−1)/w⌉", "linear": "1"}
+PATHS = {"conv": "⌈2(n−1)/(k−1)⌉", "rnn": "n", "gru": "n", "attention": "1", "windowed": "⌈(n−1)/⌊w/2⌋⌉", "linear": "1"}
 # what the terminal and the page print, whatever the terminal's width
 WIDTH = 100
 OF = {
@@ -53,7 +54,7 @@ def list_tables(comparison: Comparison) -> list[Listing]:
     parts = comparison.parts
     made = [compare_textbook(comparison)]
     if "cost" in parts:
-        made.append(_list_crossings(parts["cost"]))
+        made.append(_list_crossings(parts["cost"], comparison.settings.get("dims") or {}))
     for name, title in (("recall", "Recall by distance"), ("order", "Order, a b c or c b a, by distance")):
         if name in parts:
             made += [_list_distances(parts[name], name, title), _list_edges(parts[name], name)]
@@ -74,7 +75,7 @@ def compare_textbook(comparison: Comparison) -> Listing:
     if "paths" in parts:
         columns["longest path"] = _fill_paths(parts["paths"])
     note = "Above: the textbooks. Below: measured"
-    note += ", and how many paths are exactly as long as that." if "paths" in parts else "."
+    note += ", and how many paths are exactly as long as that, or 1." if "paths" in parts else "."
     if "cost" in parts:
         for of, name in (("seconds", "seconds"), ("bytes", "memory")):
             columns[name] = _fill_cost(parts["cost"], of)
@@ -128,7 +129,7 @@ def _fill_cost(part: dict[str, Any], of: str) -> dict[str, str]:
     return cells
 
 
-def _list_crossings(part: dict[str, Any]) -> Listing:
+def _list_crossings(part: dict[str, Any], dims: Mapping[str, int]) -> Listing:
     """By what is counted, down; by the layer it is set against, across."""
     crossings = part["crossings"]
     others = list(dict.fromkeys((cross["one"], cross["other"]) for cross in crossings))
@@ -146,10 +147,23 @@ def _list_crossings(part: dict[str, Any]) -> Listing:
         )
     ones = show_list([name_kind(one) for one in dict.fromkeys(one for one, _ in others)] or [NOTHING], "or")
     note = "Always and never: the two do not cross at the lengths looked at."
+    if any(NOTHING in row for row in rows):
+        note += (
+            f" {NOTHING}: not measured at common lengths, or no exact formula, as for a window that is cut into tiles."
+        )
+    widths = part.get("widths", {})
+    if len(set(widths.values())) > 1:
+        note += f" Widths: {show_list([f'{name_kind(kind)} {width}' for kind, width in widths.items()])}."
+    sizes = [
+        f"{letter} = {dims[name]}"
+        for letter, name in zip("dkw", ("width", "kernel", "window"), strict=True)
+        if name in dims
+    ]
+    given = f" ({', '.join(sizes)})" if sizes else ""
     # a table of seven columns has no room for a word that says nothing here
     names = (name_kind(other).removesuffix(" attention") for _, other in others)
     columns = ("by", *names, *(["all"] if leads else []))
-    return Listing("cost", f"Lengths at which {ones} costs less than", columns, tuple(rows), note)
+    return Listing("cost", f"Lengths at which {ones} costs less than{given}", columns, tuple(rows), note)
 
 
 def _show_crossing(cross: Mapping[str, Any]) -> str:
@@ -180,7 +194,8 @@ def _list_distances(part: dict[str, Any], name: str, title: str) -> Listing:
             own = take(rows, kind=kind, has_position=placed)
             if own:
                 shares = [average(take(own, distance=distance)) for distance in distances]
-                numbers = (NOTHING if share is None else f"{100 * share:.0f}" for share in shares)
+                # halves go up, as one learns it at school
+                numbers = (NOTHING if share is None else str(int(100 * share + 0.5)) for share in shares)
                 label = name_kind(kind) + ("" if placed else ", no position")
                 filled.append((label, _show_reach(part["reach"], kind), *numbers))
     note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
@@ -237,7 +252,7 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
         console.print(grid, width=max(console.width, least), crop=False, overflow="ignore", no_wrap=True)
         if table.note:
             console.print(Text(table.note, style="dim"))
-    missing = [name for name in ("operations", "steps", "paths", "cost") if name not in comparison.parts]
+    missing = [name for name in PARTS if name not in comparison.parts]
     if missing:
         console.print(f"\nNot measured: {show_list(missing)}.")
 

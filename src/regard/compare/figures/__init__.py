@@ -44,8 +44,8 @@ PICTURES = (
     ),
     Picture(
         "maps", "paths", draw_maps,
-        "Which outputs, down, depend on which inputs, across, after some layers: coloured where one does. What more"
-        " layers do not change is drawn once.",
+        "Which of 24 outputs, down, depend on which inputs, across, after some layers: coloured where one does. What"
+        " more layers do not change is drawn once; a window is drawn no wider than 8.",
     ),
     Picture(
         "seconds", "cost", draw_seconds,
@@ -69,7 +69,7 @@ PICTURES = (
     Picture(
         "digits", "digits", draw_digits,
         "Share of digits told right against the number of images to learn from: mean over seeds, shaded from the worst"
-        " to the best.",
+        " to the best where there are several.",
     ),
 )  # fmt: skip
 

@@ -46,10 +46,10 @@ def draw_operations(paper: Any, part: Part, settings: Part, theme: Theme) -> Any
             if None not in drawn:
                 axes.plot(x, drawn, color=look_up(kind)[0], zorder=1, linewidth=1.5, label="_formula")
             if powers.get(kind) is not None:
-                ends[kind] = (y[-1], f"n^{powers[kind]:.2f}")
+                ends[kind] = (y[-1], f"n^{powers[kind]:.2f}", look_up(kind)[0])
         if rows:
             scale_values(axes, show_count)
-            _note_ends(axes, theme, list(ends.values()))
+            _note_ends(axes, list(ends.values()))
         _finish(axes, theme, rows)
     explain(figure, theme, lines)
     return figure
@@ -66,13 +66,13 @@ def show_count(count: float) -> str:
     return f"{count:.3g}"
 
 
-def _note_ends(axes: Any, theme: Theme, ends: list[tuple[float, str]]) -> None:
-    """Texts right of the panel, each at the height of its line's end or as near as there is room."""
+def _note_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
+    """Texts right of the panel in colours, each at the height of its line's end or as near as there is room."""
     low, high = map(math.log, axes.get_ylim())
     last = -1.0
-    for value, text in sorted(ends):
+    for value, text, colour in sorted(ends):
         last = max((math.log(value) - low) / (high - low), last + 0.055)
-        axes.text(1.01, last, text, transform=axes.transAxes, va="center", fontsize=8, color=theme.quiet)
+        axes.text(1.01, last, text, transform=axes.transAxes, va="center", fontsize=8, color=colour)
 
 
 def _finish(axes: Any, theme: Theme, rows: Any) -> None:

@@ -26,6 +26,8 @@ STYLES = ("-", (0, (5, 2)), (0, (1, 1.6)))
 
 def draw_paths(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
     """Measured path lengths as points, the formula as lines; convolution once for each kernel."""
+    from matplotlib.lines import Line2D
+
     d = choose((row["d"] for row in part["rows"]), (settings.get("dims") or {}).get("width"))
     rows = [row for row in part["rows"] if row["d"] == d]
     figure, panels = begin(paper, theme, 1, 1, (7.2, 4.2))
@@ -45,7 +47,12 @@ def draw_paths(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
             y = [float("nan") if row["length"] is None else row["length"] for row in here]
             label = name_kind(kind) + (f", k = {k}" if k is not None else "")
             how = {"linestyle": "none", "markersize": size_mark(place + number), "zorder": 3 + place}
-            lines.append(plot_kind(axes, theme, kind, x, y, label, **how))
+            points = plot_kind(axes, theme, kind, x, y, label, **how)
+            # points and formula are two lines, and one entry of the legend
+            entry = Line2D([], [])
+            entry.update_from(points)
+            entry.set(label=points.get_label(), linestyle=style, linewidth=1.5)
+            lines.append(entry)
     if rows:
         scale_values(axes, lambda length: f"{length:g}")
         scale_lengths(axes, (row["n"] for row in rows))
