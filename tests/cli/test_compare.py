@@ -1,18 +1,15 @@
 """`regard compare`: a report, its numbers, and every way to ask for it."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-SRC = pathlib.Path(__file__).parents[2] / "src"
+from regard.compare.run import MEASURES
+
 SMALL = ("--parts", "paths", "--quick", "--widths", "8", "--width", "8")
 
 
-def test_help_has_examples_and_needs_no_torch(command):
+def test_help_has_examples_and_options(command):
     status, out, _ = command("compare", "--help")
     assert status == 0
     assert out.count("  regard compare ") == 5
@@ -68,29 +65,27 @@ def test_bad_input_is_one_line_and_writes_nothing(command, arguments, said, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stop_keeps_what_was_measured(tmp_path):
+def test_a_stop_keeps_what_was_measured(command, tmp_path, monkeypatch):
     page = tmp_path / "report.html"
-    code = (
-        "import sys\n"
-        "from regard.cli import main\n"
-        "from regard.compare import run as room\n"
-        "def stop(*_): raise KeyboardInterrupt\n"
-        "if sys.argv.pop(1) == 'stop': room.MEASURES['steps'] = (stop, 1)\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    asked = ("compare", "--parts", "paths,steps,operations", *SMALL[2:], "--out", str(page))
+    asked = ("compare", "--parts", "paths,steps", *SMALL[2:], "--out", str(page))
 
-    def run(how):
-        env = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", code, how, *asked]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    def stop(*_):
+        raise KeyboardInterrupt
 
-    first = run("stop")
-    assert first.returncode == 130
-    assert "the same command goes on from there" in first.stderr
-    assert not page.exists()
-    second = run("go")
-    assert second.returncode == 0, second.stderr
-    assert "has operations already" in second.stderr
-    assert "measuring operations" not in second.stderr
+    working = MEASURES["paths"]
+    monkeypatch.setitem(MEASURES, "paths", (stop, 1.0))
+    status, out, err = command(*asked)
+    assert (status, out) == (130, "")
+    assert "the same command goes on from there" in err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.part.json"]
+    monkeypatch.setitem(MEASURES, "paths", working)
+    monkeypatch.setitem(MEASURES, "steps", (stop, 1.0))
+    status, _, err = command(*asked)
+    assert status == 0, err
+    assert "has steps already" in err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "report.json"]
+    # what is done is measured anew, and said to be replaced
+    status, _, err = command(*asked)
+    assert status == 130
+    assert f"{page} is there already, and is replaced at the end." in err
+    assert page.exists()
