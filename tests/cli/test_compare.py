@@ -53,6 +53,8 @@ def test_a_report_and_its_numbers_are_written_and_drawn_again(command, tmp_path)
         (("--width", "30"), "width 30 must be a multiple of heads=4"),
         (("--device", "nowhere"), "device 'nowhere' cannot be used"),
         (("--from", "missing.json"), "missing.json"),
+        (("--device", "meta"), "device 'meta' cannot be used (it is neither cpu nor cuda)"),
+        (("--seed", "99999999999"), "seed must be below 2**32, got 99999999999."),
         (("--from", "missing.json", "--quick"), "--from measures nothing: it has no use for --quick"),
     ],
 )
@@ -77,7 +79,7 @@ def test_a_stop_keeps_what_was_measured(command, tmp_path, monkeypatch):
     status, out, err = command(*asked)
     assert (status, out) == (130, "")
     assert "the same command goes on from there" in err
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.part.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html.part.json"]
     monkeypatch.setitem(MEASURES, "paths", working)
     monkeypatch.setitem(MEASURES, "steps", (stop, 1.0))
     status, _, err = command(*asked)
@@ -89,3 +91,32 @@ def test_a_stop_keeps_what_was_measured(command, tmp_path, monkeypatch):
     assert status == 130
     assert f"{page} is there already, and is replaced at the end." in err
     assert page.exists()
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.json", "report.html.part.json"])
+def test_what_cannot_be_written_is_said_before_any_work(command, name, tmp_path):
+    (tmp_path / name).mkdir()
+    status, out, err = command("compare", *SMALL, "--out", str(tmp_path / "report.html"))
+    assert (status, out) == (2, "")
+    assert f"{name} is a folder" in err
+
+
+def test_a_file_of_something_else_is_not_replaced(command, tmp_path):
+    other = tmp_path / "package.json"
+    other.write_text("{}")
+    status, out, err = command("compare", *SMALL, "--out", str(tmp_path / "package.html"))
+    assert (status, out) == (2, "")
+    assert "package.json is not a comparison" in err
+    assert other.read_text() == "{}"
+
+
+def test_numbers_that_cannot_be_drawn_are_damaged(command, tmp_path):
+    numbers = tmp_path / "numbers.json"
+    assert command("compare", *SMALL, "--out", str(numbers.with_suffix(".html")))[0] == 0
+    content = json.loads(numbers.read_text())
+    content["settings"]["dims"] = True
+    numbers.write_text(json.dumps(content))
+    status, out, err = command("compare", "--from", str(numbers), "--out", str(tmp_path / "again.html"))
+    assert (status, out) == (2, "")
+    assert f"{numbers} is damaged, it cannot be drawn: run regard compare again." in err
+    assert not (tmp_path / "again.html").exists()

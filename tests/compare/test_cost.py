@@ -245,3 +245,15 @@ def test_on_cuda():
     assert found["device"] == torch.cuda.get_device_name()
     assert len(found["rows"]) + len(found["skipped"]) == len(KINDS) * 3 * 2
     assert all(row["bytes"] > 0 for row in found["rows"])
+
+
+def test_long_lengths_alone_are_foreseen_by_a_short_one(monkeypatch):
+    monkeypatch.setattr(cost, "PROBE", 8)
+    monkeypatch.setattr(cost, "QUICK_LIMIT", 0.0)
+    settings = Settings(lengths=(64, 128, 256), batches=(1,), is_quick=True)
+    found = measure_cost(settings, lambda share: None, {"conv": KINDS["conv"]})
+    # nothing of what was asked for is run, and the probe is not in the way
+    assert found["rows"] == found["fits"] == []
+    assert [(row["n"], row["pass"]) for row in found["skipped"]] == [
+        (n, which) for which in ("forward", "training") for n in (64, 128, 256)
+    ]

@@ -162,3 +162,14 @@ def test_a_kind_without_products_is_named():
     assert str(error.value) == (
         "kind 'sum' has no products that torch counts, and no power to fit: leave operations out."
     )
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+@pytest.mark.parametrize("window", [2, 32, 100, 2048, 10**6])
+def test_windows_are_counted_at_several_lengths_and_none_that_takes_forever(window, is_quick):
+    settings = Settings(dims=Dimensions(window=window), is_quick=is_quick)
+    lengths = operations.list_lengths(settings, KINDS["windowed"])
+    assert len(lengths) >= 3
+    assert 2 <= min(lengths) < max(lengths) <= 16_384
+    if window <= 32:
+        assert min(lengths) >= 1024

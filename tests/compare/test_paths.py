@@ -170,7 +170,7 @@ def test_what_is_measured_is_all_there_and_as_the_formulas():
     found = measure_paths(SMALL, told.append, kinds)
     assert torch.equal(torch.get_rng_state(), before)
     assert told[-1] == 1
-    assert len(found["rows"]) == 4 * 3 * (len(kinds) - 1 + 3)
+    assert len(found["rows"]) == 3 * 3 * (len(kinds) - 1 + 3)
     assert {row["k"] for row in found["rows"] if row["kind"] == "conv"} == {3, 5, 7}
     for row in found["rows"]:
         assert row["length"] == row["formula"]

@@ -114,7 +114,7 @@ def test_what_is_too_long_for_some_is_no_race():
     made.parts["cost"]["rows"] = [row for row in rows if row["n"] < 1024 or row["kind"] == "gru"]
     text = read(made, "cost")
     assert "At n = 512 the quickest is convolution" in text
-    assert "Training at n = 512 needs least memory" in text
+    assert "At n = 512 training keeps, between operators," in text
 
 
 def test_growth_that_is_uncertain_is_not_judged():

@@ -93,6 +93,20 @@ def test_what_is_damaged_is_measured_anew(ran, tmp_path):
     assert ran == ["operations", "steps", "paths"]
 
 
+def test_kinds_go_by_their_names(ran):
+    with pytest.raises(RegardError) as error:
+        room.measure(SETTINGS, {"mine": KINDS["conv"]})
+    assert str(error.value) == "kinds must be by their names: 'mine' is the key of 'conv'."
+    assert ran == []
+
+
+def test_what_is_of_another_machine_is_measured_anew(ran, tmp_path, monkeypatch):
+    keep = tmp_path / "report.part.json"
+    room.measure(SETTINGS, keep=keep)
+    monkeypatch.setattr(room, "describe_machine", lambda device: {"processor": "another"})
+    assert room.find_kept(keep, SETTINGS) is None
+
+
 def test_a_device_that_is_not_there_is_refused_before_any_work(ran):
     with pytest.raises(
         RegardError, match=r"device 'nowhere' cannot be used \(.*\): take cpu, or see what torch finds\."

@@ -24,6 +24,7 @@ KNOWN = "batches, device, dims, has_equal_parameters, is_quick, kernels, lengths
         ({"kernels": (1, 3)}, "a kernel must be odd and at least 3, to reach its neighbours, got 1."),
         ({"dims": Dimensions(window=1)}, "window must be at least 2, got 1."),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1."),
+        ({"seed": 2**32}, "seed must be below 2**32, got 4294967296."),
         ({"seed": True}, "seed must be a whole number of at least 0, got True."),
         ({"parts": ("steps", "speed")}, f"parts must be some of {', '.join(PARTS)}, got speed."),
         ({"parts": ()}, f"parts must be some of {', '.join(PARTS)}, got none."),

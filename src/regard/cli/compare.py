@@ -16,7 +16,7 @@ from regard.cli.files import check_place
 
 EXAMPLES = """\
   regard compare --quick                                 # a first look, in a minute
-  regard compare --out report.html                       # everything, in about a quarter of an hour
+  regard compare --out report.html                       # everything, in about ten minutes
   regard compare --lengths 128,512,2048,8192 --width 256 --parts cost --out long.html
   regard compare --equal-parameters --device cuda --out gpu.html
   regard compare --from gpu.json --out again.html        # draw it again, measure nothing"""
@@ -59,7 +59,9 @@ def compare(
     recall from afar and tell of order, and how much data it needs. Stopped, the same command goes on after the parts
     that are done.
     """
-    check_place("--out", out)
+    data, keep = out.with_suffix(".json"), out.with_name(f"{out.name}.part.json")
+    for place in (out, data, keep):
+        check_place("--out", place)
     if numbers is not None and (quick or equal_parameters or lengths is not None or parts is not None):
         raise typer.BadParameter("--from measures nothing: it has no use for --quick, --lengths, --parts and the like")
     if out.suffix.lower() not in (".html", ".htm"):
@@ -70,6 +72,7 @@ def compare(
         read["parts"] = tuple(part.strip() for part in parts.split(","))
 
     from regard.compare import Comparison, Dimensions, Settings, find_kept, measure
+    from regard.core import RegardError
 
     if numbers is not None:
         found = Comparison.load(numbers)
@@ -82,29 +85,40 @@ def compare(
         )
         if quick:
             settings = settings.quicken()
-        keep = out.with_suffix(".part.json")
         if keep.exists():
             kept = find_kept(keep, settings)
             told = f"has {', '.join(kept.parts) or 'nothing'} already" if kept else "is of something else: begun anew"
-            print(f"{keep} {told}.", file=sys.stderr)
-        if out.exists():
-            print(f"{out} is there already, and is replaced at the end.", file=sys.stderr)
+            _tell(f"{keep} {told}.")
+        if data.exists():
+            # only what regard wrote is replaced
+            Comparison.load(data)
+            _tell(f"{out} is there already, and is replaced at the end.")
         start = time.monotonic()
         try:
             with _show(settings.parts) as say:
                 found = measure(settings, keep=keep, on_progress=say)
         except KeyboardInterrupt:
             if keep.exists():
-                print(f"What was measured is kept in {keep}: the same command goes on from there.", file=sys.stderr)
+                _tell(f"What was measured is kept in {keep}: the same command goes on from there.")
             raise
         print(f"Measured in {time.monotonic() - start:.0f} s.\n")
-    found.save(out)
-    with suppress(FileNotFoundError):
-        if numbers is None:
-            keep.unlink()
+    try:
+        found.save(out)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if numbers is None or isinstance(error, RegardError):
+            raise
+        raise RegardError(f"{numbers} is damaged, it cannot be drawn: run regard compare again.") from None
+    if numbers is None:
+        keep.unlink(missing_ok=True)
     found.print()
     print(f"\nThe report:     {out} (open it in a browser)")
-    print(f"All numbers:    {out.with_suffix('.json')}")
+    print(f"All numbers:    {data}")
+
+
+def _tell(line: str) -> None:
+    """A line on stderr; that nobody reads it is no reason to lose what is measured."""
+    with suppress(BrokenPipeError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _read_numbers(name: str, text: str) -> tuple[int, ...]:
@@ -123,7 +137,7 @@ def _show(parts: tuple[str, ...]) -> Iterator[Callable[[str, float], None]]:
         def say(part: str, share: float) -> None:
             nonlocal last
             if part and part != last:
-                print(f"measuring {part} ({parts.index(part) + 1} of {len(parts)})", file=sys.stderr, flush=True)
+                _tell(f"measuring {part} ({parts.index(part) + 1} of {len(parts)})")
             last = part
 
         yield say

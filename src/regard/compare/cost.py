@@ -22,6 +22,8 @@ PASSES = ("forward", "training")
 # a call that is expected to take longer is skipped, and so many seconds go to a group of contenders
 LIMIT, BUDGET = 30.0, 2.0
 QUICK_LIMIT, QUICK_BUDGET = 0.1, 0.05
+# where all lengths are longer, this one tells what to expect of them
+PROBE = 512
 # of the free memory, what one call may take
 SHARE = 0.5
 
@@ -48,7 +50,8 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
         rows: list[Row] = []
         skipped: list[Row] = []
         # the longest take nearly all the time
-        todo = [(batch, which, n) for batch in settings.batches for which in PASSES for n in sorted(settings.lengths)]
+        lengths = sorted({*settings.lengths, min(settings.lengths[0], PROBE)})
+        todo = [(batch, which, n) for batch in settings.batches for which in PASSES for n in lengths]
         work = [n * (1 + batch) * (1 + 2 * PASSES.index(which)) for batch, which, n in todo]
         for at, (batch, which, n) in enumerate(todo):
             advance(sum(work[:at]) / sum(work))
@@ -75,6 +78,9 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
             for name, timing in time_calls(calls, device, QUICK_BUDGET if settings.is_quick else BUDGET).items():
                 rows.append({"kind": name, **point, **asdict(timing), "bytes": sizes[name]})
     order = list(kinds)
+    # what was measured only to know what to expect is not what was asked for
+    rows = [row for row in rows if row["n"] in settings.lengths]
+    skipped = [row for row in skipped if row["n"] in settings.lengths]
     rows.sort(key=lambda row: order.index(row["kind"]))
     skipped.sort(key=lambda row: order.index(row["kind"]))
     crossings = list_crossings(rows, kinds, shapes)

@@ -28,7 +28,7 @@ def fit_power(values: Sequence[float], **axes: Sequence[float]) -> Fit:
     (3.0, 2.0, [2.0, 2.0])
 
     Several axes are fitted at once. The intervals are Student's, for scatter that is the same at all points; they need
-    scipy, of the extra `learn`.
+    scipy, of the extra `compare`.
     """
     from scipy import stats  # type: ignore[import-untyped]
 

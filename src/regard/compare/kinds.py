@@ -32,12 +32,13 @@ class Kind:
     >>> KINDS["conv"].path(Dimensions(kernel=5), 9)
     4
 
-    `mixing` counts the floating point operations of the products in which tokens meet (a multiply and an add are two),
-    which is all that the textbooks count; `projecting` those of each token by itself, which they leave out. None: more
-    than the mask needs, by how it is cut into tiles. `powers` are the textbooks' exponents of n, d and k. `path` is how
-    many layers, of a recurrence steps, it takes until the last of n tokens depends on the first. `textbook` is its row:
-    operations, sequential steps, longest path. A layer that `is_recurrent` has `walk(rows)`, the state after each step.
-    In a report, a kind that is not in `KINDS` goes by its `name`.
+    `mixing` counts the floating point operations that the textbooks count (a multiply and an add are two): of attention
+    the products in which tokens meet, of a convolution or a recurrence all; `projecting` those of attention's linear
+    layers, which they leave out. None: more than the mask needs, by how it is cut into tiles. `powers` are the
+    textbooks' exponents of n, d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n
+    tokens depends on the first. `textbook` is its row: operations, sequential steps, longest path. A layer that
+    `is_recurrent` has `walk(rows)`, the state after each step. In a report, a kind that is not in `KINDS` goes by its
+    `name`.
     """
 
     name: str

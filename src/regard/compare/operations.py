@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +24,14 @@ LENGTHS: Lengths = {True: (32, 64, 128), False: (32, 64, 128, 256, 512, 1024)}
 # there would be two laws in one fit; and the longer the sequence, the less of a tile sticks out at its ends
 WINDOWS: Lengths = {True: (32, 40, 48), False: (32, 64, 128, 256)}
 LEAST_WINDOW = 32
+LONGEST = 16_384
 # how operators are called that multiply matrices, those included that torch's counter does not know
 PRODUCT = re.compile(r"attention|rnn|gru|lstm|conv|linear|matmul|dot|mv|mm$")
 
 
 @dataclass(frozen=True)
 class Count:
-    """Floating point operations, a multiply and an add being two: of all products, and where tokens meet."""
+    """Floating point operations, a multiply and an add being two: of all products, and of all but linear layers."""
 
     whole: int
     mixing: int
@@ -44,7 +45,8 @@ def count_operations(layer: nn.Module, rows: Tensor) -> Count:
     Count(whole=3360, mixing=800)
 
     Only products count, as torch counts them, not sums or exponentials. What a linear layer does is done to each token
-    by itself; tokens meet in all the rest. Attention by torch's kernels counts all pairs, masked or not: they meet all.
+    by itself, and is not in `mixing`; all the rest is, so that a recurrence is taken whole, as in the textbooks.
+    Attention by torch's kernels counts all pairs, masked or not: they meet all.
     """
     counter = FlopCounterMode(display=False, custom_mapping=_list_missing())
     # the guard is around the counter, so that it sees what the counter takes apart
@@ -89,7 +91,9 @@ def list_lengths(settings: Settings, kind: Kind, lengths: Lengths = LENGTHS, win
     """The lengths at which one law holds for a kind, of few or of many."""
     if kind.mixing is not None:
         return list(lengths[settings.is_quick])
-    return [max(settings.dims.window, LEAST_WINDOW) * times for times in windows[settings.is_quick]]
+    window, times = max(settings.dims.window, LEAST_WINDOW), windows[settings.is_quick]
+    # a very wide one is counted at fewer widths of it: what has to be run grows with all of them
+    return sorted({max(window * each // -(-window * times[-1] // LONGEST), 2) for each in times})
 
 
 def list_sizes(settings: Settings, kind: Kind) -> Iterator[Dimensions]:
@@ -97,6 +101,14 @@ def list_sizes(settings: Settings, kind: Kind) -> Iterator[Dimensions]:
     for width in settings.widths:
         for kernel in settings.kernels if "k" in kind.powers else (settings.dims.kernel,):
             yield replace(settings.dims, width=width, kernel=kernel)
+
+
+def list_layers(settings: Settings, kind: Kind, lengths: Sequence[int]) -> Iterator[tuple[Dimensions, nn.Module, int]]:
+    """A layer of every size, with each of the lengths; the caller's generator is not drawn from."""
+    for dims in list_sizes(settings, kind):
+        with torch.random.fork_rng(devices=[]):
+            layer = kind.build(dims)
+        yield from ((dims, layer, n) for n in lengths)
 
 
 def name_sizes(kind: Kind, dims: Dimensions, n: int) -> dict[str, Any]:
@@ -114,14 +126,11 @@ def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str,
     fits: list[dict[str, Any]] = []
     for at, kind in enumerate(kinds.values()):
         mine: list[dict[str, Any]] = []
-        for dims in list_sizes(settings, kind):
-            with torch.random.fork_rng(devices=[]):
-                layer = kind.build(dims)
-            for n in list_lengths(settings, kind):
-                count = count_operations(layer, torch.zeros(1, n, dims.width))
-                formula = kind.mixing(dims, n) if kind.mixing else None
-                counted = {"operations": count.whole, "mixing": count.mixing, "formula": formula}
-                mine.append({**name_sizes(kind, dims, n), **counted})
+        for dims, layer, n in list_layers(settings, kind, list_lengths(settings, kind)):
+            count = count_operations(layer, torch.zeros(1, n, dims.width))
+            formula = kind.mixing(dims, n) if kind.mixing else None
+            counted = {"operations": count.whole, "mixing": count.mixing, "formula": formula}
+            mine.append({**name_sizes(kind, dims, n), **counted})
         rows += mine
         fits += [_fit(kind, mine, of, column) for of, column in (("mixing", "mixing"), ("whole", "operations"))]
         advance((at + 1) / len(kinds))

@@ -20,8 +20,8 @@ from regard.compare.settings import Advance, Settings
 from regard.core import RegardError
 
 Model = Callable[[Tensor], Tensor]
-# a token alone, two, and lengths that no kernel and no window divides
-LENGTHS: Lengths = {True: (1, 2, 8, 33), False: (1, 2, 8, 33, 50, 101)}
+# two tokens, and lengths that no kernel and no window divides; one token alone has no path to speak of
+LENGTHS: Lengths = {True: (2, 8, 33), False: (2, 8, 33, 50, 101)}
 # of the pictures: tokens, and how many layers at most
 SHOWN, DEPTHS = 24, (1, 2, 4)
 # inputs at once
@@ -99,9 +99,13 @@ def find_path(kind: Kind, dims: Dimensions, n: int) -> int | None:
             raise RegardError(
                 f"kind {kind.name!r} is recurrent: its layer needs walk(rows), the state after each step."
             )
-        # its last state is there after as many steps as there are tokens, and not before
-        states = [state.isnan().any() for state in layer.walk(rows)]  # type: ignore[operator]
-        return len(states) if states[-1] else None
+        first = _list_reached(layer, rows)
+        rows = rows.nan_to_num()
+        rows[:, -1] = float("nan")
+        last = _list_reached(layer, rows)
+        # from the step that reads the first token to the one that reads the last, if its state still knows of the first
+        end = last.index(True) if True in last else None
+        return end - first.index(True) + 1 if end is not None and first[end] else None
     length, seen = 0, set[bytes]()
     while True:
         rows, length = _build(kind, dims)(rows).tanh(), length + 1
@@ -112,6 +116,11 @@ def find_path(kind: Kind, dims: Dimensions, n: int) -> int | None:
             # where it has been before it will go in circles
             return None
         seen.add(here)
+
+
+def _list_reached(layer: nn.Module, rows: Tensor) -> list[bool]:
+    """Whether NaN has come to the state after each step."""
+    return [bool(state.isnan().any()) for state in layer.walk(rows)]  # type: ignore[operator]
 
 
 def _build(kind: Kind, dims: Dimensions) -> nn.Module:

@@ -87,7 +87,8 @@ def read_operations(part: Part, settings: Part) -> str:
             count += found is not None
             if found is not None and abs(found - book) > CLOSE:
                 off.append(f"of {axis} in {name_kind(fit['kind'])} ({found:.2f}, not {book})")
-    text = "Counted are the products in which tokens meet, as in the textbooks. They grow as follows: "
+    text = "Counted is what the textbooks count: of attention the products in which tokens meet, of the others all of"
+    text += " them. They grow as follows: "
     text += "; ".join(f"{name_kind(fit['kind'])} {show_powers(fit['exponents'])}" for fit in fits) + ". "
     if off:
         text += f"Of {count} exponents {len(off)} differ from the textbooks' by more than {CLOSE}: {show_list(off)}. "
@@ -240,8 +241,9 @@ def _read_memory(part: Part, batch: int) -> str:
         return ""
     n = _find_longest(rows)
     at = sorted((row for row in rows if row["n"] == n), key=lambda row: float(row["bytes"]))
-    text = f"Training at n = {n:,} needs least memory in {name_kind(at[0]['kind'])} ({show_size(at[0]['bytes'])})"
-    text += f" and most in {name_kind(at[-1]['kind'])} ({show_size(at[-1]['bytes'])}). " if len(at) > 1 else ". "
+    said = [f"{name_kind(row['kind'])} {show_size(row['bytes'])}" for row in at]
+    text = f"At n = {n:,} training keeps, between operators, {show_list(said)}"
+    text += "; what a kernel takes and gives back within one call is not in it on a CPU, and may be more. "
     fits = [fit for fit in take(part["fits"], of="bytes", kind="attention", batch=batch) if fit["exponent"] is not None]
     if fits:
         power = max(fit["exponent"] for fit in fits)

@@ -54,6 +54,9 @@ def measure(
     """
     settings = Settings() if settings is None else settings
     check_device(settings.device)
+    for name, kind in kinds.items():
+        if kind.name != name:
+            raise RegardError(f"kinds must be by their names: {name!r} is the key of {kind.name!r}.")
     found = _begin(settings, kinds)
     place = None if keep is None else pathlib.Path(keep)
     if place is not None:
@@ -80,8 +83,10 @@ def measure(
 
 
 def check_device(device: str) -> None:
-    """Complain of a device that is not there."""
+    """Complain of a device that is not there, or has no clock of ours."""
     try:
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError("it is neither cpu nor cuda")
         torch.empty(1, device=device)
     # torch says it in one of many ways
     except (RuntimeError, AssertionError, NotImplementedError) as error:

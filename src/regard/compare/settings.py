@@ -26,7 +26,7 @@ class Settings:
 
     `lengths` and `batches` (sequences at once) are those of time and memory; `widths` and `kernels` those of
     operations, steps and paths. `has_equal_parameters` gives every layer the width with about as many parameters as
-    self-attention has at `dims.width`, in time, memory and what is learned.
+    self-attention has: at `dims.width` in time and memory, at 32 in what is learned.
     """
 
     dims: Dimensions = field(default_factory=Dimensions)
@@ -56,6 +56,8 @@ class Settings:
             if width % self.dims.heads:
                 raise RegardError(f"width {width} must be a multiple of heads={self.dims.heads}, which share it.")
         _check_number("seed", self.seed, 0)
+        if self.seed >= 2**32:
+            raise RegardError(f"seed must be below 2**32, got {self.seed}.")
         unknown = [part for part in self.parts if part not in PARTS]
         if unknown or not self.parts:
             raise RegardError(

@@ -75,7 +75,7 @@ def compare_textbook(comparison: Comparison) -> Listing:
     if "paths" in parts:
         columns["longest path"] = _fill_paths(parts["paths"])
     note = "Above: the textbooks. Below: measured"
-    note += ", and how many paths are exactly as long as that, or 1." if "paths" in parts else "."
+    note += ", and how many paths are exactly as long as that." if "paths" in parts else "."
     if "cost" in parts:
         for of, name in (("seconds", "seconds"), ("bytes", "memory")):
             columns[name] = _fill_cost(parts["cost"], of)

@@ -54,7 +54,8 @@ PICTURES = (
     ),
     Picture(
         "memory", "cost", draw_memory,
-        "Extra memory at its peak against the number of tokens, both axes logarithmic.",
+        "Extra memory at its peak against the number of tokens, both axes logarithmic. On a CPU it is what lives"
+        " between operators, without what a kernel takes and gives back within one call, as a convolution for copies.",
     ),
     Picture(
         "recall", "recall", draw_recall,
