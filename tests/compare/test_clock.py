@@ -79,6 +79,29 @@ def test_rounds_go_on_until_the_budget_is_spent(budget, rounds):
     assert time_calls(calls, budget=budget, most=7, read=clock.read)["a"].rounds == rounds
 
 
+def test_a_turn_begins_and_ends_with_the_device_at_rest(monkeypatch):
+    clock = Clock()
+    # what was begun before is no one's
+    pending, settled = [7.0], []
+
+    def make(seconds: float):
+        # as a kernel does: the call returns at once, the device works on
+        return lambda: pending.append(seconds)
+
+    def synchronize(device) -> None:
+        settled.append(device)
+        clock.now += sum(pending)
+        pending.clear()
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    found = time_calls({"a": make(0.25), "b": make(0.5)}, "cuda", budget=0.0, read=clock.read)
+    assert found == {"a": Timing(0.25, 0.25, 0.25, 0.25, 3), "b": Timing(0.5, 0.5, 0.5, 0.5, 3)}
+    assert set(settled) == {"cuda"}
+    settled.clear()
+    time_calls({"a": clock.make("a", 0.25)}, "cpu", budget=0.0, read=clock.read)
+    assert settled == []
+
+
 def test_nobody_is_nothing():
     assert time_calls({}) == {}
 

@@ -88,6 +88,53 @@ def test_digits_are_measured_by_seed_and_number_of_images(monkeypatch):
     assert told[-1] == 1
 
 
+def test_few_images_are_of_the_many_and_none_is_of_the_test(monkeypatch):
+    # each image is full of its own number
+    images = torch.arange(30.0)[:, None, None].expand(30, 8, 8)
+    monkeypatch.setattr(digits, "read_digits", lambda: (images, torch.arange(30) % 3))
+    monkeypatch.setattr(digits, "MOST", 18)
+    monkeypatch.setitem(digits.COURSES, True, Course((3, 9, 18), 2, Recipe(8), width=4, depth=1))
+    forward, shown = Viewer.forward, {}
+
+    def watch(self, some):
+        shown.setdefault(self, {True: set(), False: set()})[self.training].update(some[:, 0, 0].int().tolist())
+        return forward(self, some)
+
+    monkeypatch.setattr(Viewer, "forward", watch)
+    made = measure_digits(Settings(is_quick=True), ignore)
+    learned = [entry[True] for entry in shown.values()]
+    tested = [entry[False] for entry in shown.values()]
+    # two kinds, each with two seeds
+    assert [len(own) for own in learned] == [row["images"] for row in made["rows"]] == 4 * [3, 9, 18]
+    for at in range(0, 12, 3):
+        few, more, most = learned[at : at + 3]
+        assert few < more < most
+        # nothing is asked but the rest, and all of it
+        assert tested[at : at + 3] == 3 * [set(range(30)) - most]
+    # the kinds learn from the same, the seeds do not
+    assert learned[:6] == learned[6:]
+    assert learned[0] != learned[3]
+
+
+def test_digits_are_learned_and_asked_by_one_thread(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setitem(digits.COURSES, True, Course((50,), 1, Recipe(2), width=4, depth=1))
+    forward, seen = Viewer.forward, set()
+
+    def watch(self, some):
+        seen.add((self.training, torch.get_num_threads()))
+        return forward(self, some)
+
+    monkeypatch.setattr(Viewer, "forward", watch)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        measure_digits(Settings(is_quick=True), ignore)
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == {(True, 1), (False, 1)}
+
+
 def test_a_short_training_tells_most_digits_right(monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setitem(digits.COURSES, True, Course((400,), 1, Recipe(80, rate=2e-2), depth=1))

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.compare import solve
 from regard.compare.kinds import KINDS, Dimensions, count_parameters
 from regard.compare.learning import PATIENCE, Recipe, measure_accuracy, portion, seeded, train
 from regard.compare.puzzles import make_order, make_recall
@@ -25,6 +27,14 @@ from regard.compare.solve import (
 
 SMALL = Dimensions(width=8, heads=2, window=4)
 TINY = Course(make_recall(4), 10, (1, 2, 9), 3, Recipe(3, batch=4), width=8)
+
+
+@pytest.fixture
+def two_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
 
 
 def ignore(share):
@@ -117,6 +127,76 @@ def test_the_seed_decides_all_and_nothing_is_felt_outside():
         assert torch.rand(2).equal(one)
 
 
+def test_one_thread_within_and_as_many_as_before_after_it(two_threads):
+    with seeded(0, "cpu"):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError), seeded(0, "cpu"):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
+
+
+class Noisy(nn.Linear):
+    """Works on each token by itself, draws a number each time, and says by how many threads."""
+
+    seen: set[tuple[bool, int]]
+
+    def forward(self, rows):
+        self.seen.add((self.training, torch.get_num_threads()))
+        return super().forward(rows) + 0 * torch.rand(1)
+
+
+def make_pointwise(layer=nn.Linear):
+    return replace(KINDS["rnn"], name="pointwise", build=lambda dims: layer(dims.width, dims.width))
+
+
+def test_asking_is_by_one_thread_and_not_felt_outside_either(two_threads, monkeypatch):
+    monkeypatch.setattr(Noisy, "seen", set(), raising=False)
+    before = torch.get_rng_state()
+    measure_course(TINY, Settings(dims=SMALL), ignore, {"noisy": make_pointwise(Noisy)})
+    assert Noisy.seen == {(True, 1), (False, 1)}
+    assert torch.get_num_threads() == 2
+    assert torch.get_rng_state().equal(before)
+
+
+def record_questions(monkeypatch, seed, *names):
+    """Every question that is asked of each model in turn, by model."""
+    asked = {}
+
+    def watch(model, tokens, answers):
+        asked.setdefault(model, []).append(tokens.tolist())
+        return measure_accuracy(model, tokens, answers)
+
+    monkeypatch.setattr(solve, "measure_accuracy", watch)
+    measure_course(replace(TINY, recipe=Recipe(1)), Settings(dims=SMALL, seed=seed), ignore, pick(*names))
+    return list(asked.values())
+
+
+def test_all_are_asked_the_same_and_by_another_seed_something_else(monkeypatch):
+    questions = record_questions(monkeypatch, 0, "rnn", "gru", "attention", "linear")
+    assert len(questions) == 8
+    assert all(own == questions[0] for own in questions)
+    # once more, of another kind alone
+    assert record_questions(monkeypatch, 0, "attention") == questions[:2]
+    # torch keeps 32 bits of a seed: the greatest there are, and neighbours
+    seeds = (1, 2, 2**16, 2**31, 2**32 - 2, 2**32 - 1)
+    found = [questions[0], *(record_questions(monkeypatch, seed, "attention")[0] for seed in seeds)]
+    for at, distance in enumerate(TINY.distances):
+        assert len({str(own[at]) for own in found}) == len(found), distance
+
+
+@pytest.mark.parametrize("found", [0, None])
+def test_what_reaches_nothing_is_told_of_and_at_chance(found, monkeypatch):
+    if found is None:
+        monkeypatch.setattr(solve, "find_reach", lambda *args, **named: None)
+    for puzzle in (make_recall(4), make_order(4)):
+        course = replace(TINY, puzzle=puzzle, distances=(1, 2, 7))
+        made = measure_course(course, Settings(dims=SMALL), ignore, {"pointwise": make_pointwise()})
+        assert (made["reach"], made["edges"]) == ({"pointwise": 0}, [])
+        assert [row["accuracy"] for row in made["rows"]] == 6 * [made["chance"]]
+        assert len(made["training"]) == 2
+
+
 def test_recall_and_order_are_plain_json_for_every_kind(monkeypatch):
     monkeypatch.setitem(RECALLS, True, TINY)
     monkeypatch.setitem(ORDERS, True, Course(make_order(4), 8, (1, 5), 2, Recipe(2, batch=2), width=8))
@@ -163,7 +243,8 @@ def test_without_positions_attention_cannot_learn_the_order():
     settings = Settings(is_quick=True)
     for has_position in (False, True):
         [dims] = list_dims(KINDS["attention"], course.width, settings)
-        model, _ = learn(course, KINDS["attention"], dims, has_position, settings, ignore)
+        with seeded(0, "cpu") as generator:
+            model, _ = learn(course, KINDS["attention"], dims, has_position, "cpu", generator, ignore)
         tokens, answers = course.puzzle.ask(16, course.length, 3, torch.Generator().manual_seed(0))
         forwards, backwards = model(tokens).detach().chunk(2)
         assert forwards.allclose(backwards, atol=1e-5) != has_position

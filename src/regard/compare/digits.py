@@ -152,8 +152,8 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
             model = Viewer(kinds[name], sizes[name], course.depth).to(settings.device)
             draw = partial(draw_batch, images, labels, order[:count], course.recipe.batch, generator)
             told = train(model, draw, course.recipe, portion(advance, at, len(runs)))
-        test = order[MOST:]
-        accuracy = measure_accuracy(model, images[test], labels[test])
+            test = order[MOST:]
+            accuracy = measure_accuracy(model, images[test], labels[test])
         rows.append({**named, "accuracy": accuracy, "count": len(test)})
         training.append({**named, **told})
     return {

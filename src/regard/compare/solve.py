@@ -55,8 +55,9 @@ def measure_course(
 ) -> dict[str, Any]:
     """One model for each kind, with positions and without, learns all distances and is asked by distance.
 
-    `reach` is how far the question sees, None where it sees all. `edges` says of the others, and of every kernel, how
-    right they are at the end of their reach and one token beyond; `rows` are of the kernel of `settings.dims` alone.
+    `reach` is how far the question sees, None where it sees all and 0 where it sees nothing but itself. `edges` says
+    of those between, and of every kernel, how right they are at the end of their reach and one token beyond; `rows` are
+    of the kernel of `settings.dims` alone.
     """
     puzzle = course.puzzle
     farthest = puzzle.find_farthest(course.length)
@@ -69,18 +70,21 @@ def measure_course(
     rows, edges, training = [], [], []
     reaches: dict[str, int | None] = {}
     for at, (kind, dims, has_position) in enumerate(runs):
-        model, told = learn(course, kind, dims, has_position, settings, portion(advance, at, len(runs)))
-        found = find_reach(model.read, course.length, dims.width, dtype=torch.float32, device=settings.device)
-        reach = found if found is not None and found < farthest else None
         named = {"kind": kind.name, "has_position": has_position}
         kernel = dims.kernel if "k" in kind.powers else None
-        training.append({**named, "k": kernel, **told})
-        if reach is not None:
-            within, beyond = (ask(model, course, t, settings.seed)["accuracy"] for t in (reach, reach + 1))
-            edges.append({**named, "k": kernel, "reach": reach, "within": within, "beyond": beyond})
-        if kernel in (None, settings.dims.kernel):
-            reaches[kind.name] = reach
-            rows += [{**named, **ask(model, course, t, settings.seed)} for t in course.distances]
+        # a layer may draw numbers, and sum by threads, where it is asked as well
+        with seeded(settings.seed, settings.device) as generator:
+            tell = portion(advance, at, len(runs))
+            model, told = learn(course, kind, dims, has_position, settings.device, generator, tell)
+            training.append({**named, "k": kernel, **told})
+            found = find_reach(model.read, course.length, dims.width, dtype=torch.float32, device=settings.device) or 0
+            reach = found if found < farthest else None
+            if reach:
+                within, beyond = (ask(model, course, t, settings.seed)["accuracy"] for t in (reach, reach + 1))
+                edges.append({**named, "k": kernel, "reach": reach, "within": within, "beyond": beyond})
+            if kernel in (None, settings.dims.kernel):
+                reaches[kind.name] = reach
+                rows += [{**named, **ask(model, course, t, settings.seed)} for t in course.distances]
     used = {**asdict(course.recipe), "width": course.width, "contexts": course.contexts, "noise": puzzle.noise}
     return {
         "chance": 1 / puzzle.num_answers, "length": course.length, "depth": course.depth, "settings": used,
@@ -93,22 +97,22 @@ def learn(
     kind: Kind,
     dims: Dimensions,
     has_position: bool,
-    settings: Settings,
+    device: str,
+    generator: torch.Generator,
     advance: Advance,
 ) -> tuple[Reader, dict[str, Any]]:
     """A reader that has learned the puzzle as far as it could, and what `train` says of it."""
     puzzle = course.puzzle
-    with seeded(settings.seed, settings.device) as generator:
-        model = Reader(kind, dims, course.depth, puzzle.num_tokens, puzzle.num_answers, has_position)
-        model.to(settings.device)
-        batch = course.recipe.batch
-        told = train(model, lambda: puzzle.draw(batch, course.length, generator), course.recipe, advance)
+    model = Reader(kind, dims, course.depth, puzzle.num_tokens, puzzle.num_answers, has_position).to(device)
+    batch = course.recipe.batch
+    told = train(model, lambda: puzzle.draw(batch, course.length, generator), course.recipe, advance)
     return model.eval(), told
 
 
 def ask(model: Reader, course: Course, distance: int, seed: int) -> dict[str, Any]:
     """How right a model is at a distance; the questions are the same for all models."""
-    # none that it was trained on: these are drawn by the seed itself
+    # none that it was trained on: these are drawn by the seed itself. Torch keeps 32 bits of the product, in which
+    # seeds below 2**32 still differ, as the factor is odd
     generator = torch.Generator().manual_seed((seed + 1) * 1_000_003 + distance)
     tokens, answers = course.puzzle.ask(course.contexts, course.length, distance, generator)
     share = measure_accuracy(model, tokens, answers)
