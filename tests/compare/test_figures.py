@@ -186,3 +186,11 @@ def test_one_point_is_drawn_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "<svg" in write_svg(BY_NAME["seconds"], made.parts["cost"], made.settings)
+
+
+def test_what_reaches_nothing_is_drawn_without_a_warning():
+    made = make_sample("recall")
+    made.parts["recall"]["reach"]["conv"] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_svg(BY_NAME["recall"], made.parts["recall"], made.settings)

@@ -38,7 +38,8 @@ def draw_recall(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
             label = f"_{kind} {'with' if has_position else 'without'} positions"
             plot_kind(axes, theme, kind, x, _average(own, "distance", x), label, markeredgecolor=edge, **how)
         reach = part["reach"].get(kind)
-        if reach is not None and distances and reach <= max(distances):
+        # what reaches nothing has no place on an axis of distances
+        if reach and distances and reach <= max(distances):
             axes.axvline(reach, color=theme.ink, linestyle=(0, (4, 3)), linewidth=1.2, label="_reach", zorder=1)
             _note(axes, theme, f"reach {reach}", (reach, 0.4), axes.get_xaxis_transform(), side="right")
         _finish(axes, theme, part["chance"], distances)
