@@ -15,11 +15,11 @@ import typer
 from regard.cli.files import check_place
 
 EXAMPLES = """\
-  regard compare --quick                                 # a first look, in a minute
-  regard compare --out report.html                       # everything, in about ten minutes
+  regard compare --quick
+  regard compare --out report.html
   regard compare --lengths 128,512,2048,8192 --width 256 --parts cost --out long.html
   regard compare --equal-parameters --device cuda --out gpu.html
-  regard compare --from gpu.json --out again.html        # draw it again, measure nothing"""
+  regard compare --from gpu.json --out again.html"""
 
 
 def compare(
