@@ -19,7 +19,7 @@ demo: $(READY)  ## train a translator on the phrasebook, ask it, draw what it at
 	@$(BIN)/regard demo
 
 test: check  ## everything CI runs: check, then all tests
-	@$(BIN)/python -m pytest -q -n 2 --durations=10
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=10
 
 check: $(READY)  ## lint, format, types, import direction, spelling
 	@$(BIN)/ruff check --quiet .

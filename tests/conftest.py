@@ -72,6 +72,19 @@ def _threads():
 
 
 @pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """A Chromium, the only one of a worker: playwright drives no second one beside it."""
+    from tools.browser import find_chromium, open_browser
+
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("playwright is not installed")
+    if find_chromium() is None:
+        pytest.skip("no Chromium is installed: put one on PATH, or its program into REGARD_CHROMIUM")
+    with open_browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def data() -> pathlib.Path:
     """The folder of data sets."""
     if "REGARD_DATA" not in os.environ:

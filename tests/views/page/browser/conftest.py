@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.views.page.browser import pages
-from tools.browser import Visit, find_chromium, open_browser
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[object]:
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("playwright is not installed")
-    if find_chromium() is None:
-        pytest.skip("no Chromium is installed: put one on PATH, or its program into REGARD_CHROMIUM")
-    with open_browser() as found:
-        yield found
+from tools.browser import Visit
 
 
 @pytest.fixture(scope="session")
