@@ -43,7 +43,7 @@ def test_numbers_are_in_order_and_once_each():
 
 
 def test_a_quick_look_has_no_long_sequences_unless_all_are():
-    assert max(Settings().quicken().lengths) == 1024
+    assert max(Settings().quicken().lengths) == 512
     assert Settings(lengths=(64, 2048, 4096)).quicken().lengths == (64, 2048, 4096)
 
 

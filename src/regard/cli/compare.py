@@ -29,7 +29,7 @@ def compare(
     quick: Annotated[bool, typer.Option("--quick", help="Less of everything: under a minute on two cores.")] = False,
     lengths: Annotated[
         str | None,
-        typer.Option(metavar="N,N,…", help="Tokens, for time and memory.  [default: 32 to 4096, quick: to 1024]"),
+        typer.Option(metavar="N,N,…", help="Tokens, for time and memory.  [default: 32 to 4096, quick: to 512]"),
     ] = None,
     width: Annotated[int, typer.Option(metavar="D", min=1, help="The width d, for time and memory.")] = 64,
     kernel: Annotated[int, typer.Option(metavar="K", min=3, help="The kernel k of the convolution, odd.")] = 3,

@@ -38,7 +38,7 @@ class Course:
 # by whether it is to be quick
 COURSES = {
     False: Course((50, 100, 200, 400, 800, MOST), 3, Recipe(600, rate=8e-3)),
-    True: Course((50, 200, MOST), 1, Recipe(250, rate=8e-3)),
+    True: Course((50, 200, MOST), 1, Recipe(180, rate=8e-3)),
 }
 
 

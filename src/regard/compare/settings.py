@@ -14,7 +14,7 @@ PARTS = ("operations", "steps", "paths", "cost", "recall", "order", "digits")
 # told how much of a part is done, from 0 to 1
 Advance = Callable[[float], None]
 # time and memory of a first look
-QUICK = 1024
+QUICK = 512
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Settings:
         object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
 
     def quicken(self) -> Self:
-        """Less of everything, for a first look; lengths above 1,024 go, unless that leaves too few."""
+        """Less of everything, for a first look; lengths above 512 go, unless that leaves too few."""
         short = tuple(n for n in self.lengths if n <= QUICK)
         return replace(self, is_quick=True, lengths=short if len(short) > 2 else self.lengths)
 
