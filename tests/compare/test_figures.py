@@ -193,4 +193,9 @@ def test_what_reaches_nothing_is_drawn_without_a_warning():
     made.parts["recall"]["reach"]["conv"] = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write_svg(BY_NAME["recall"], made.parts["recall"], made.settings)
+        svg = write_svg(BY_NAME["recall"], made.parts["recall"], made.settings)
+    (windowed,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "windowed attention"]
+    (conv,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "convolution"]
+    assert svg.startswith("<?xml")
+    assert not list_hidden(conv, "_reach")
+    assert list_hidden(windowed, "_reach")

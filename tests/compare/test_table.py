@@ -142,7 +142,10 @@ def test_a_pipe_gets_plain_text_of_a_hundred_columns(capsys):
 def test_no_word_is_cut_at_any_width(width):
     made = make_sample()
     # as many digits as a length may have
-    made.parts["cost"]["crossings"][-1]["spans"] = [[2_341.0, 15_909.0], [100_000.0, None]]
+    crossings = made.parts["cost"]["crossings"]
+    for other in ("rnn", "gru", "windowed", "linear"):
+        spans = [[2_341.0, 15_909.0], [100_000.0, None]]
+        crossings.append({**crossings[-1], "pass": "training", "other": other, "spans": spans})
     shown = render(made, width)
     for table in list_tables(made):
         for cell in (*table.columns, *(cell for row in table.rows for cell in row)):

@@ -36,9 +36,9 @@ class Kind:
     the products in which tokens meet, of a convolution or a recurrence all; `projecting` those of attention's linear
     layers, which they leave out. None: more than the mask needs, by how it is cut into tiles. `powers` are the
     textbooks' exponents of n, d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n
-    tokens depends on the first. `textbook` is its row: operations, sequential steps, longest path. A layer that
-    `is_recurrent` has `walk(rows)`, the state after each step. In a report, a kind that is not in `KINDS` goes by its
-    `name`.
+    tokens depends on the first, `path_text` that in letters. `textbook` is its row: operations, sequential steps,
+    longest path. A layer that `is_recurrent` has `walk(rows)`, the state after each step. In a report, a kind that is
+    not in `KINDS` goes by its `name`.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Kind:
     powers: Mapping[str, int]
     path: Callable[[Dimensions, int], int]
     textbook: tuple[str, str, str]
+    path_text: str = "formula"
     is_recurrent: bool = False
     has_heads: bool = False
 
@@ -72,6 +73,7 @@ ATTENTION = Kind(
     powers={"n": 2, "d": 1},
     path=lambda dims, n: 1,
     textbook=("n²·d", "1", "1"),
+    path_text="1",
     has_heads=True,
 )
 WINDOWED = Kind(
@@ -83,6 +85,7 @@ WINDOWED = Kind(
     powers={"n": 1, "d": 1},
     path=lambda dims, n: _reach(dims.window // 2, n),
     textbook=("w·n·d", "1", "n/w"),
+    path_text="⌈(n−1)/⌊w/2⌋⌉",
     has_heads=True,
 )
 LINEAR = Kind(
@@ -94,6 +97,7 @@ LINEAR = Kind(
     powers={"n": 1, "d": 2},
     path=lambda dims, n: 1,
     textbook=("n·d²", "1", "1"),
+    path_text="1",
     has_heads=True,
 )
 CONV = Kind(
@@ -105,6 +109,7 @@ CONV = Kind(
     powers={"n": 1, "d": 2, "k": 1},
     path=lambda dims, n: _reach(dims.kernel // 2, n),
     textbook=("k·n·d²", "1", "n/k"),
+    path_text="⌈2(n−1)/(k−1)⌉",
 )
 RNN = Kind(
     name="rnn",
@@ -115,6 +120,7 @@ RNN = Kind(
     powers={"n": 1, "d": 2},
     path=lambda dims, n: n,
     textbook=("n·d²", "n", "n"),
+    path_text="n",
     is_recurrent=True,
 )
 GRU = replace(

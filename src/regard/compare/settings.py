@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from regard.compare.kinds import Dimensions
@@ -74,20 +74,10 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it.
 
-        >>> Settings.from_dict(Settings(seed=3).to_dict()) == Settings(seed=3)
-        True
+        >>> Settings(kernels=(3, 5)).to_dict()["kernels"]
+        [3, 5]
         """
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, entries: Any) -> Self:
-        known, sizes = ({one.name for one in fields(kind)} for kind in (cls, Dimensions))
-        if not isinstance(entries, dict) or set(entries) - known:
-            raise RegardError(f"settings must be an object of {', '.join(sorted(known))}.")
-        dims = entries.get("dims", {})
-        if not isinstance(dims, dict) or set(dims) - sizes:
-            raise RegardError(f"settings dims must be an object of {', '.join(sorted(sizes))}.")
-        return cls(**{**entries, "dims": Dimensions(**dims), "parts": tuple(entries.get("parts", PARTS))})
 
 
 def _check_numbers(name: str, numbers: Any) -> tuple[int, ...]:

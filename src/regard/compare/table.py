@@ -28,8 +28,6 @@ from regard.core import RegardError
 if TYPE_CHECKING:
     from regard.compare.comparison import Comparison
 
-# what `Kind.path` reckons, as it is written
-PATHS = {"conv": "⌈2(n−1)/(k−1)⌉", "rnn": "n", "gru": "n", "attention": "1", "windowed": "⌈(n−1)/⌊w/2⌋⌉", "linear": "1"}
 # what the terminal and the page print, whatever the terminal's width
 WIDTH = 100
 OF = {
@@ -114,7 +112,7 @@ def _fill_paths(part: dict[str, Any]) -> dict[str, str]:
         rows = take(part["rows"], kind=kind)
         right = sum(row["length"] == row["formula"] for row in rows)
         book = _show_order(KINDS[kind].textbook[2]) if kind in KINDS else NOTHING
-        formula = PATHS.get(kind, "formula")
+        formula = KINDS[kind].path_text if kind in KINDS else "formula"
         cells[kind] = f"{book}\n{formula}: {right} of {len(rows)}"
     return cells
 
@@ -274,7 +272,7 @@ def _lay_out(table: Listing, is_whole: bool) -> Any:
         cells = [row[number] for row in (table.columns, *table.rows)]
         is_kept = is_whole and number == 0
         least = max(len(part) for cell in cells for part in (cell.split("\n") if is_kept else cell.split()))
-        grid.add_column(Text(column), justify="right" if number in right else "left", min_width=least)
+        grid.add_column(Text(column), justify="right" if number in right else "left", min_width=least, no_wrap=is_kept)
     for row in table.rows:
         grid.add_row(*map(Text, row), end_section=has_two)
     return grid
