@@ -1,6 +1,7 @@
 """Sparse softmaxes against the authors' own package, forward and backward."""
 
 import entmax
+import mpmath
 import pytest
 import torch
 
@@ -88,3 +89,68 @@ class TestProperties:
 def test_alpha_near_one_is_near_softmax():
     scores = SCORES["ordinary"]
     assert (Entmax(alpha=1.001)(scores) - Softmax()(scores)).abs().max() < 2e-3
+
+
+def solve_exactly(scores, alpha):
+    """Weights in sixty digits, for an alpha above 2: by halving the interval of the least weight in the support."""
+    with mpmath.workdps(60):
+        steep = mpmath.mpf(alpha) - 1
+        row = [mpmath.mpf(x) for x in scores.tolist()]
+        ranked = sorted(row, reverse=True)
+
+        def weigh(least, last, score):
+            return (least**steep + steep * (score - last)) ** (1 / steep) if score >= last else mpmath.mpf(0)
+
+        # the support: as many as leave something for the last of them
+        last = max(x for x in ranked if mpmath.fsum(weigh(0, x, y) for y in ranked) < 1)
+        last = min(x for x in ranked if x <= last and mpmath.fsum(weigh(0, x, y) for y in ranked) < 1)
+        low, high = mpmath.mpf(0), mpmath.mpf(1)
+        for _ in range(200):
+            middle = (low + high) / 2
+            enough = mpmath.fsum(weigh(middle, last, y) for y in ranked) > 1
+            low, high = (low, middle) if enough else (middle, high)
+        return torch.tensor([float(weigh(low, last, x)) for x in row], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("alpha", [2.01, 3.0, 6.0, 10.0, 40.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_weights_near_the_threshold_above_an_alpha_of_two(alpha, dtype):
+    noise = torch.Generator().manual_seed(1)
+    for power in range(1, 8):
+        # one score a little above the one that would weigh nothing beside the best
+        near = -(1 - 10.0**-power) / (alpha - 1)
+        row = torch.cat([torch.tensor([0.0, near]), -torch.rand(9, generator=noise) * 3 / (alpha - 1)]).to(dtype)
+        exact = solve_exactly(row, alpha)
+        assert (Entmax(alpha)(row[None])[0].double() - exact).abs().max() <= 2 * torch.finfo(dtype).eps
+        pair = row[:2]
+        assert (Entmax(alpha)(pair[None])[0].double() - solve_exactly(pair, alpha)).abs().max() <= 2 * torch.finfo(
+            dtype
+        ).eps
+
+
+def test_gradients_near_the_threshold_above_an_alpha_of_two():
+    single = torch.tensor([[0.0, -0.49995, -3.0], [0.3, 0.2999, -0.1]], requires_grad=True)
+    double = single.detach().double().requires_grad_()
+    found, expected = (
+        torch.autograd.grad(Entmax(3.0)(x), x, torch.tensor([[1.0, 2.0, 3.0]], dtype=x.dtype).expand(2, 3))[0]
+        for x in (single, double)
+    )
+    assert_close(found, expected.float())
+
+
+@pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0, 3.0])
+def test_what_is_no_number_shows(alpha):
+    scores = torch.tensor([[torch.nan, 0.0], [torch.inf, 0.0], [-torch.inf, 0.0]], requires_grad=True)
+    weights = Entmax(alpha)(scores)
+    assert weights[:2].isnan().all()
+    assert weights[2].tolist() == [0, 1]
+    (grad,) = torch.autograd.grad(weights, scores, torch.ones_like(weights))
+    assert grad[:2].isnan().all()
+    assert grad[2].tolist() == [0, 0]
+
+
+def test_many_equal_scores_in_float64_sum_to_one():
+    # running sums round once a key
+    scores = torch.full((1, 1000), 0.1, dtype=torch.float64) + torch.linspace(0, 1e-4, 1000, dtype=torch.float64)
+    for weigh in (Sparsemax(), Entmax()):
+        assert abs(weigh(scores).sum().item() - 1) < 1e-14

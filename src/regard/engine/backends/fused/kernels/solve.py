@@ -52,7 +52,7 @@ def solve_rows(
         tl.store(stat.at + row, tl.where(ill > 0, float("nan"), best), mask=i < size.n)
     else:
         peak = tl.where(peak == -float("inf"), 0.0, peak)
-        low, high, threshold = none - 1.0, none, none - 1.0
+        threshold = none - 1.0
         left = MOST + 0
         while left > 0:
             mass, rate = none, none
@@ -69,25 +69,17 @@ def solve_rows(
                     rate += tl.sum(gaps, AXIS, keep_dims=True)
                 else:
                     rate += tl.sum(raise_to(gaps, weigh.power - 1), AXIS, keep_dims=True)
-            # Newton's rule on the norm of the gaps, which is convex in the threshold and nearly straight
+            # Newton's rule on the norm of the gaps, which up to an alpha of two is convex and nearly straight
             if WEIGH == "entmax2":
                 norm = none + 1.0
             elif WEIGH == "entmax1.5":
                 norm = tl.sqrt(mass)
             else:
                 norm = raise_to(mass, 1 - weigh.steep)
-            low = tl.where(mass >= 1, threshold, low)
-            high = tl.where(mass < 1, threshold, high)
             risen = threshold + tl.where(rate > 0, (mass - norm) / tl.where(rate > 0, rate, 1.0), 0.0)
-            if WEIGH == "entmax":
-                # above an alpha of two the norm is not convex, and its slope has no bound: halve the bracket there
-                risen = tl.where((weigh.steep > 1) & (mass == mass), 0.5 * (low + high), risen)
-                close = tl.where(weigh.steep > 1, 0.0, CLOSE)
-            else:
-                close = CLOSE
             moved = tl.max(tl.where((i < size.n) & (rate > 0), tl.abs(risen - threshold), 0.0))
             threshold = risen
-            left = tl.where(moved > close, left - 1, 0)
+            left = tl.where(moved > CLOSE, left - 1, 0)
         tl.store(stat.at + row, peak, mask=i < size.n)
         tl.store(stat.at + stat.apart + row, threshold, mask=i < size.n)
 
