@@ -38,10 +38,26 @@ def _act(name: str, x: Tensor, rounded: Rounded) -> Tensor:
         # the derivative 1 − tanh² of a tanh that was rounded
         fixed = rounded(torch.tanh(x.detach()))
         return fixed + (x - x.detach()) * (1 - fixed * fixed)
-    # by exponentials: torch's derivative has no correct digit left where tanh is near one
-    low, high = x.clamp(max=0), x.clamp(min=0)
-    down = torch.expm1(2 * low) / (1 + torch.exp(2 * low))
-    return torch.where(x > 0, -torch.expm1(-2 * high) / (1 + torch.exp(-2 * high)), down)
+    # the derivative by exponentials: torch's has no correct digit left where tanh is near one
+    at = x.detach()
+    small = torch.exp(-2 * at.abs())
+    return torch.tanh(at) + (x - at) * (4 * small / (1 + small) ** 2)
+
+
+def _sigmoid(x: Tensor, rounded: Rounded) -> Tensor:
+    if rounded is not exactly:
+        return rounded(torch.sigmoid(x))
+    # likewise: torch's derivative is lost where the sigmoid is near one
+    at = x.detach()
+    small = torch.exp(-at.abs())
+    return torch.sigmoid(at) + (x - at) * (small / (1 + small) ** 2)
+
+
+def _elu_plus_one(x: Tensor, rounded: Rounded) -> Tensor:
+    if rounded is as_is:
+        return functional.elu(x) + 1
+    # beside a one, e^x would be lost
+    return rounded(torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0))))
 
 
 def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> Tensor:
@@ -71,7 +87,7 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
         step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]) * width)
         scores = rounded(-0.5 * (step * step).sum(-1))
     elif name == "feature":
-        left, right = rounded(functional.elu(query) + 1), rounded(functional.elu(key) + 1)
+        left, right = _elu_plus_one(query, rounded), _elu_plus_one(key, rounded)
         scores = _product(left, right.mT, rounded)
     elif name == "callable":
         wave = rounded(torch.sin(_product(rounded(query * weights[0]), key.mT, rounded)))
@@ -109,7 +125,7 @@ def weigh(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
         shown = scores.masked_fill(~allowed, 0.0).relu()
         return rounded(rounded(shown ** facts["power"]) * facts["weigh scale"])
     if name == "sigmoid":
-        return rounded(torch.sigmoid(rounded(scores + facts["shift"]))).masked_fill(~allowed, 0.0)
+        return _sigmoid(rounded(scores + facts["shift"]), rounded).masked_fill(~allowed, 0.0)
     if name == "sum":
         shown = scores.masked_fill(~allowed, 0.0)
         total = shown.sum(-1, keepdim=True)

@@ -8,13 +8,13 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from regard.core import Pair, RegardError, Score, Sizes
 from regard.score.dot import Product
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = {
-    "elu+1": lambda x: functional.elu(x) + 1,
+    # e^x as it is below zero: in elu(x) + 1 the one would swallow it
+    "elu+1": lambda x: torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0))),
     "relu": torch.relu,
     "exp": torch.exp,
     "identity": lambda x: x,
