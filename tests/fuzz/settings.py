@@ -20,6 +20,12 @@ def read_shard(text: str) -> tuple[int, int]:
     return at - 1, of
 
 
+def read_reference(text: str) -> str:
+    if text not in ("oracle", "formulas"):
+        raise ValueError(f"REGARD_FUZZ_REFERENCE is oracle or formulas, got {text}")
+    return text
+
+
 SEED = int(read("SEED", "20240607"))
 CALLS = int(read("CALLS", "2000"))
 DEVICE = read("DEVICE", "cpu")
@@ -33,13 +39,15 @@ KINDS = int(read("KINDS", "0"))
 SECONDS = float(read("SECONDS", "inf"))
 # where the oracle computes
 ORACLE = read("ORACLE", DEVICE)
+# whose answer counts as exact: that of `oracle`, or of `formulas`
+REFERENCE = read_reference(read("REFERENCE", "oracle"))
 
 ON_GPU = DEVICE != "cpu"
-IS_PLAIN = not ON_GPU and not KINDS and read("BACKENDS", ALL) == ALL
+IS_PLAIN = not ON_GPU and not KINDS and read("BACKENDS", ALL) == ALL and REFERENCE == "oracle"
 
 
 def show() -> str:
     """What another process needs to draw and judge the same calls."""
-    named = {"DEVICE": DEVICE, "BACKENDS": ",".join(BACKENDS), "SEED": SEED, "KINDS": KINDS}
+    named = {"DEVICE": DEVICE, "BACKENDS": ",".join(BACKENDS), "SEED": SEED, "KINDS": KINDS, "REFERENCE": REFERENCE}
     named["SHARD"] = f"{SHARD[0] + 1}/{SHARD[1]}"
     return " ".join(f"REGARD_FUZZ_{name}={value}" for name, value in named.items())
