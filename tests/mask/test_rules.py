@@ -32,6 +32,11 @@ CASES = [
     *map(fits, list_compositions()),
     (Causal(0), WIDE), (Causal(9), WIDE), (Causal(-9), WIDE), (Causal(), SQUARE), (Causal(draw(2, 3)), FOLDED),
     (Window(0, 0), WIDE), (Window(9, 9), WIDE), (Window(1, 0, offset=-7), WIDE), (Window(0, 2, offset=9), WIDE),
+    # nearer than any key, or farther: sums of a place and a position fit into 64 bits
+    (Causal(2**62), WIDE), (Causal(-(2**62)), WIDE), (Window(2**63 - 1, 0), WIDE), (Window(0, 2**63 - 1), WIDE),
+    (Window(2**62, 1, offset=2**62), WIDE), (Window(1, 2**62 - 2, offset=-(2**62)), WIDE),
+    (Causal(torch.tensor([2**63 - 1, -(2**63)])), WIDE), (Window(2, 2, torch.tensor([2**63 - 1, 1])), WIDE),
+    (Window(2**20, 2, torch.tensor([-(2**63), 2**62])), WIDE),
     (Window(1, 1, offset=draw(6, low=-3)), FOLDED), (Window(2, 2, offset=draw(3).int()), HEADLESS),
     (Lengths(draw(2, 3)), FOLDED), (Lengths(draw(6)), FOLDED), (Lengths(draw(2, 3, 5)), FOLDED),
     (Lengths(torch.tensor([0, 0])), WIDE), (Lengths(torch.tensor([7, 7], dtype=torch.uint8)), WIDE),

@@ -22,6 +22,11 @@ class Mask(Term):
 
     learns = False
 
+    @property
+    def looks(self) -> bool:
+        """Whether its rule depends on what numbers it holds, not only on where they stand: no compiler follows that."""
+        return False
+
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """True where query i of head h of sequence b may attend to key j; index tensors broadcast."""
         raise NotImplementedError
@@ -57,6 +62,10 @@ class _Two(Mask):
     def samples(cls) -> Sequence[Self]:
         # compositions are sampled where there are masks to compose
         return []
+
+    @property
+    def looks(self) -> bool:
+        return self.one.looks or self.other.looks
 
     def misfit(self, sizes: Sizes) -> str | None:
         return self.one.complain(sizes) or self.other.complain(sizes)
@@ -125,6 +134,10 @@ class Not(Mask):
 
     def __repr__(self) -> str:
         return f"~{self.one}"
+
+    @property
+    def looks(self) -> bool:
+        return self.one.looks
 
     def misfit(self, sizes: Sizes) -> str | None:
         return self.one.complain(sizes)

@@ -26,6 +26,11 @@ def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor):
             raise RegardError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
+        if x.is_nested:
+            raise RegardError(
+                f"{name} must be a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor), and say how"
+                " long each sequence is by mask=Lengths(...)."
+            )
         if x.layout != torch.strided:
             raise RegardError(f"{name} must be a dense tensor, got layout {str(x.layout).removeprefix('torch.')}.")
     dtype, device = query.dtype, query.device

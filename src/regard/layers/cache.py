@@ -109,8 +109,7 @@ class Cache:
         if self._held is None:
             return
         key, value = self._held
-        low, high = (None, None) if torch.compiler.is_compiling() else (0, key.shape[0] - 1)
-        if problem := misfit_integers("indices", indices, key.device, low, high, "the last sequence"):
+        if problem := misfit_integers("indices", indices, key.device, 0, key.shape[0] - 1, "the last sequence"):
             raise RegardError(f"Cache reorder {problem}")
         indices = indices.long()
         self._held = key.index_select(0, indices), value.index_select(0, indices)

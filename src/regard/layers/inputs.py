@@ -78,8 +78,7 @@ def check_lengths(called: str, valid_lens: Tensor, sizes: Sequence[int], device:
             f"{called} valid_lens must be (batch,)=({batch},) or (batch, queries)=({batch}, {n}),"
             f" got shape {tuple(valid_lens.shape)}."
         )
-    low, high = (None, None) if torch.compiler.is_compiling() else (0, m)
-    if problem := misfit_integers("valid_lens", valid_lens, device, low, high, "the number of keys"):
+    if problem := misfit_integers("valid_lens", valid_lens, device, 0, m, "the number of keys"):
         raise RegardError(f"{called} {problem}")
 
 

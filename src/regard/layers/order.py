@@ -188,8 +188,7 @@ def check_offset(layer: nn.Module, offset: int | Tensor, batch: int | None) -> N
     if tuple(offset.shape) not in ((), (batch,)):
         wanted = "a number" if batch is None else f"a number or one for each sequence, (batch,)=({batch},)"
         raise RegardError(f"{called} offset must be {wanted}, got shape {tuple(offset.shape)}.")
-    low = None if torch.compiler.is_compiling() else 0
-    if problem := misfit_integers("offset", offset, offset.device, low, None):
+    if problem := misfit_integers("offset", offset, offset.device, 0, None):
         raise RegardError(f"{called} {problem}")
 
 

@@ -27,6 +27,8 @@ class Edges(Mask):
 
     queries: Tensor
     keys: Tensor
+    # they are sorted
+    looks = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:
@@ -42,11 +44,23 @@ class Edges(Mask):
             "Edges queries", self.queries, sizes.device, 0, sizes.n - 1, "the last query"
         ) or misfit_integers("Edges keys", self.keys, sizes.device, 0, sizes.m - 1, "the last key")
 
-    @cached_property
+    @property
     def _codes(self) -> tuple[Tensor, int]:
-        """Each edge as one number, sorted and unique, and the base of that number."""
-        base = int(self.keys.max()) + 1 if self.keys.numel() else 1
-        return torch.unique(self.queries.long() * base + self.keys.long()), base
+        """Each edge as one number, sorted and unique, and the base of that number; kept until an edge is changed."""
+        ends = self.queries, self.keys
+        # tensors of inference mode do not count their changes: what was kept of them is not trusted
+        versions = tuple(-1 if x.is_inference() else x._version for x in ends)
+        codes = None if -1 in versions else self._kept.get(versions)
+        if codes is None:
+            base = int(self.keys.max()) + 1 if self.keys.numel() else 1
+            codes = torch.unique(self.queries.long() * base + self.keys.long()), base
+            self._kept.clear()
+            self._kept[versions] = codes
+        return codes
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, ...], tuple[Tensor, int]]:
+        return {}
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         codes, base = self._codes

@@ -28,12 +28,18 @@ _known: dict[int, _Known] = {}
 def misfit_integers(
     name: str, values: Tensor, device: torch.device, low: int | None, high: int | None, meaning: str = ""
 ) -> str | None:
-    """Why these are not integers of the call's device within [low, high], or None."""
+    """Why these are not integers of the call's device within [low, high], or None.
+
+    Tensors on meta have no numbers to look at; those of a function that is being compiled have none yet, and are looked
+    at when it runs.
+    """
     if values.dtype not in _INTEGERS:
         return f"{name} must be integers, got {str(values.dtype).removeprefix('torch.')}."
     if values.device != device:
         return f"{name} must lie on the query's device {device}, got {values.device}."
     if values.numel() == 0 or (low is None and high is None):
+        return None
+    if torch.compiler.is_compiling() or values.device.type == "meta":
         return None
     if (bounds := recall_range(values)) and _lies_within(bounds, low, high):
         return None

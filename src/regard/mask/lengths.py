@@ -34,9 +34,7 @@ class Lengths(Mask):
                 f"Lengths must be one per sequence (b,)=({sizes.b},) or one per query (b, i)=({sizes.b}, {sizes.n}),"
                 f" got shape {tuple(self.lengths.shape)}."
             )
-        # torch.compile would have to leave its graph to look at the numbers: there, too large a length means all keys
-        low, high = (None, None) if torch.compiler.is_compiling() else (0, sizes.m)
-        return misfit_integers("lengths", self.lengths, sizes.device, low, high, "the number of keys")
+        return misfit_integers("lengths", self.lengths, sizes.device, 0, sizes.m, "the number of keys")
 
     def settle(self, sizes: Sizes) -> Self:
         per_sequence = tuple(self.lengths.shape) in ((sizes.b,), sizes.lead)

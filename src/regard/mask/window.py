@@ -13,6 +13,9 @@ from torch import Tensor
 from regard.core import Mask, Sizes, Tile
 from regard.mask.integer import misfit_integers
 
+# no sequence is nearly as long, and sums of a place and a position stay within 64 bits
+FAR = 2**62
+
 
 class _Diagonal(Mask):
     """What is common: query i stands at key i + offset, and sees from `before` keys back to `after` ahead."""
@@ -40,14 +43,19 @@ class _Diagonal(Mask):
     def misfit(self, sizes: Sizes) -> str | None:
         name, offset = type(self).__name__, self.offset
         if not isinstance(offset, Tensor):
-            return None
+            # a compiler's number is not one yet
+            is_near = offset is None or torch.compiler.is_compiling() or -FAR <= offset <= FAR
+            return None if is_near else f"{name} offset must lie within -2**62 and 2**62, got {offset}."
         if tuple(offset.shape) not in ((sizes.b,), sizes.lead):
             return f"{name} offset must be a number or one per sequence ({sizes.b},), got shape {tuple(offset.shape)}."
         return misfit_integers(f"{name} offset", offset, sizes.device, None, None)
 
     def settle(self, sizes: Sizes) -> Self:
         if isinstance(self.offset, Tensor):
-            return replace(self, offset=self.offset.reshape(sizes.b, 1, 1, 1))  # type: ignore[call-arg]
+            offset = self.offset.reshape(sizes.b, 1, 1, 1)
+            # what lies beyond all keys does so from here on, too
+            offset = offset.clamp(-FAR, FAR) if offset.dtype == torch.int64 else offset
+            return replace(self, offset=offset)  # type: ignore[call-arg]
         return self if self.offset is not None else replace(self, offset=sizes.m - sizes.n)  # type: ignore[call-arg]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -136,6 +144,11 @@ class Window(_Diagonal):
     def misfit(self, sizes: Sizes) -> str | None:
         if self.before < 0 or self.after < 0:
             return f"Window reaches must be at least 0, got before={self.before}, after={self.after}."
+        # a tensor's places are cut off where they are far: what reaches as far would see them at other keys
+        power = 28 if isinstance(self.offset, Tensor) else 63
+        if not torch.compiler.is_compiling() and max(self.before, self.after) >= 2**power:
+            places = " where offset is a tensor" if power == 28 else ""
+            return f"Window reaches must be below 2**{power}{places}, got before={self.before}, after={self.after}."
         return super().misfit(sizes)
 
     def _reach(self) -> tuple[int | None, int]:
