@@ -79,3 +79,22 @@ def check_all_nan(backend, dtype):
     out, dquery, _, _ = run(query, torch.full_like(key, torch.nan).requires_grad_(), value, backend=backend)
     assert out.isnan().all()
     assert dquery.isnan().all()
+
+
+@pytest.mark.parametrize("backend", ["tiled", "auto", "fused"])
+@pytest.mark.parametrize("weigh", WEIGHERS)
+def test_nan_of_a_bias_shows_where_it_is_added(weigh, backend):
+    if backend == "fused":
+        pytest.importorskip("triton")
+    bias = torch.zeros(N, N)
+    bias[2, 1], bias[1, 4] = torch.nan, torch.nan
+    rows = make((2, 2, N, 4), (2, 2, N, 4), (2, 2, N, 4))
+    options = {"weigh": WEIGHERS[weigh], "mask": Causal()}
+    found, expected = (run(*rows, bias=bias, backend=name, **options) for name in (backend, "reference"))
+    # key 4 is hidden from query 1
+    assert found[0][:, :, 2].isnan().all()
+    assert found[0][:, :, [0, 1, 3, 4, 5, 6]].isfinite().all()
+    if weigh in ("relu", "squared relu", "sigmoid"):
+        # of a row that is weighed as a whole, gradients show it, too, but not in the same places
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -40,5 +40,6 @@ class Relu(Pointwise):
 
     def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
         if self.power == 1:
-            return (scores > 0).to(scores.dtype) * self.scale
+            # NaN is not below zero, nor does torch's own derivative stop it
+            return (~(scores <= 0)).to(scores.dtype) * self.scale
         return torch.relu(scores) ** (self.power - 1) * (self.power * self.scale)

@@ -27,9 +27,9 @@ def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr):
         at = row + i.to(tl.int64) * bias.dense_i + j.to(tl.int64) * bias.dense_j
         values = tl.load(at, mask=(i < n) & (j < m), other=0.0).to(tl.float32)
         if UNIT > 1:
-            # the lowest number is no mask, and must not become one
+            # the lowest number is no mask, and must not become one; nor must NaN, which a maximum would leave out
             lowest = -3.4028234663852886e38
-            values = tl.where(values < lowest, values, tl.maximum(values * UNIT, lowest))
+            values = tl.where(values >= lowest, tl.maximum(values * UNIT, lowest), values)
         scores += values
     if bias.slopes is not None:
         slope = tl.load(bias.slopes + h).to(tl.float32)

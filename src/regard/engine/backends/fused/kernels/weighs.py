@@ -103,11 +103,11 @@ def slope_weights(scores, weights, grad, mean, one, other, weigh, KIND: tl.const
     elif KIND == "sigmoid":
         return grad * weights * (1 - weights)
     elif KIND == "relu1":
-        return tl.where(scores > 0, grad, 0.0) * weigh.scale
+        return tl.where(scores <= 0, 0.0, grad) * weigh.scale
     elif KIND == "relu2":
-        return grad * tl.where(scores > 0, scores, 0.0) * (2 * weigh.scale)
+        return grad * tl.where(scores <= 0, 0.0, scores) * (2 * weigh.scale)
     elif KIND == "relu3":
-        return grad * tl.where(scores > 0, scores * scores, 0.0) * (3 * weigh.scale)
+        return grad * tl.where(scores <= 0, 0.0, scores * scores) * (3 * weigh.scale)
     elif KIND == "hard":
         return tl.zeros(grad.shape, tl.float32)
     else:
