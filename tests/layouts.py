@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regard.engine.tiles import layout, twice, work
+from regard.engine.tiles import layout, strips, work
 from regard.engine.tiles.layout import Layout
 
 
@@ -32,5 +32,5 @@ def cut(sequences: int, heads: int, queries: int, keys: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "lay_out", lay_out)
-        patch.setattr(twice, "lay_out", lay_out)
+        patch.setattr(strips, "lay_out", lay_out)
         yield

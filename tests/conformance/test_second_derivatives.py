@@ -1,4 +1,4 @@
-"""Second derivatives against differences of the first ones, on both backends that offer them."""
+"""Second derivatives against differences of the first ones, on both backends that offer them; third ones likewise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.autograd import gradgradcheck
 from regard.score import Additive, Concat, Dot, Feature
 from regard.weigh import Entmax, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.primes import SIZES, WIDE_KEYS, Recipe, list_cases, noise, scores
-from tests.tolerances import DIFFERENCES
+from tests.tolerances import DIFFERENCES, assert_all_close
 
 SMOOTH = [
     *(recipe for cls, recipe in scores().items() if cls is not Concat),
@@ -47,3 +47,19 @@ def test_second_derivatives_are_slopes(at, backend, record_property):
         tested += 1
     assert tested == 11
     record_property("combinations of classes under gradgradcheck", tested)
+
+
+@pytest.mark.parametrize("at", range(0, len(PAIRS), 3), ids=[f"{s.name}-{w.name}" for s, w in PAIRS[::3]])
+def test_third_derivatives_are_those_of_plain_autograd(at):
+    case = list(list_cases(*PAIRS[at]))[at % 11]
+    made = {}
+    for backend in ("reference", "tiled"):
+        inputs = case.inputs
+        with case.layout():
+            grads: tuple[torch.Tensor, ...] = (case.attend(backend)(*inputs),)
+            for order in range(3):
+                total = sum(grad.sin().sum() for grad in grads)
+                grads = torch.autograd.grad(total, inputs, create_graph=order < 2, materialize_grads=True)
+        made[backend] = grads
+    assert_all_close(made["tiled"], made["reference"], [f"input {at}" for at in range(len(made["tiled"]))])
+    assert all(grad.any() for grad in made["reference"][:2]), "zeros prove nothing"

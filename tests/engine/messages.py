@@ -312,7 +312,7 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     ),
     (SDPA.format("Additive is not a dot product."), terms(score=Additive(ONES(3)), backend="sdpa")),
     (
-        SDPA.format("torch's kernels would round the features to half precision."),
+        SDPA.format("torch's kernels would round what Feature makes of rows to half precision."),
         rows(QUERY.half(), KEY.half(), VALUE.half(), score=Feature(), backend="sdpa"),
     ),
     (SDPA.format("Dot is not a dot product."), terms(score=Dot(cap=5), backend="sdpa")),

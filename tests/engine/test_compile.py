@@ -20,7 +20,7 @@ from regard import RegardError, attend
 from regard.bias import Alibi, Relative
 from regard.core import Pointwise, Score
 from regard.engine.backends import fused
-from regard.mask import Causal, Document, Grid, Lengths, Window
+from regard.mask import Causal, Document, Edges, Grid, Lengths, Window
 from regard.score import Additive, Cosine, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
 from tests.fused.against import BACKEND, DEVICE
@@ -83,6 +83,7 @@ CASES: dict[str, Make] = {
     "grid": lambda q, k: {"mask": Grid(2, 3, radius=(1, 0)), "score": Gaussian(0.5)},
     "lengths": lambda q, k: {"mask": Lengths(place(4)), "weigh": Entmax()},
     "segments": lambda q, k: {"mask": Document(place(0, 0, 0, 1, 1, 2)), "score": Cosine()},
+    "edges": lambda q, k: {"mask": Causal() & Edges(place(0, 1, 5, 5), place(0, 0, 2, 4)), "score": Cosine()},
     "tensor": lambda q, k: {"mask": torch.arange(6, device=DEVICE) % 3 == 0, "weigh": Hard()},
 }
 

@@ -10,7 +10,7 @@ from regard.core import Sizes
 from regard.engine.backends import sdpa
 from regard.engine.call import Call
 from regard.mask import Full
-from regard.score import Bilinear, Cosine, Dot
+from regard.score import Cosine, Dot
 from regard.weigh import Softmax
 from tests.tolerances import assert_close
 
@@ -31,7 +31,7 @@ def _has_flash(monkeypatch):
     "call",
     [
         make_call(), make_call(n=1, m=77), make_call(g=1), make_call(needs_grad=True), make_call(d=200),
-        make_call(d=256, needs_grad=True), make_call(score=Cosine()), make_call(score=Bilinear(torch.ones(16, 16))),
+        make_call(d=256, needs_grad=True), make_call(score=Cosine()),
     ],
 )  # fmt: skip
 def test_a_plain_call_is_taken(call):

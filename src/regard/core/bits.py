@@ -20,8 +20,13 @@ def draw_seed(generator: torch.Generator | None) -> int:
     >>> draw_seed(torch.Generator().manual_seed(3)) == draw_seed(torch.Generator().manual_seed(3))
     True
     """
+    return int(draw_number(generator))
+
+
+def draw_number(generator: torch.Generator | None) -> Tensor:
+    """The same as a tensor, which a transform of functions may look into no sooner than its end."""
     device = generator.device if generator is not None else "cpu"
-    return int(torch.randint(0, 2**31, (), generator=generator, device=device))
+    return torch.randint(0, 2**31, (), generator=generator, device=device)
 
 
 def mix(x: Tensor) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from regard.core.draws import Draws
 from regard.core.kinds import Field, list_fields, misfit_kind
 from regard.core.sizes import Sizes, Tile
 
@@ -55,13 +56,24 @@ class Term:
         values = [getattr(self, field.name) for field in self._fields]
         return tuple(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
-    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Self:
         """The same term holding other tensors, in the order of `tensors`."""
         rest = iter(tensors)
         values = {field.name: getattr(self, field.name) for field in self._fields}
         return replace(
             self, **{n: next(rest) for n, v in values.items() if isinstance(v, Tensor) and v.is_floating_point()}
         )
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """Every tensor of the term and its parts, of whatever kind: what must be as it was when backward comes by."""
+        return tuple(part for field in self._fields for part in _list_held(getattr(self, field.name)))
+
+    def holding(self, tensors: Iterable[Tensor]) -> Self:
+        """The same term with others in place of `held`, in that order."""
+        rest = iter(tensors)
+        values = {field.name: getattr(self, field.name) for field in self._fields}
+        return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_held(value)})
 
     def complain(self, sizes: Sizes) -> str | None:
         """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
@@ -95,6 +107,14 @@ def read_fields(cls: type[Term]) -> None:
         read_fields(heir)
 
 
+def _list_held(value: object) -> tuple[Tensor, ...]:
+    return (value,) if isinstance(value, Tensor) else value.held if isinstance(value, Term) else ()
+
+
+def _refill(value: object, tensors: Iterator[Tensor]) -> object:
+    return value.holding(tensors) if isinstance(value, Term) else next(tensors)
+
+
 def _show(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
@@ -114,6 +134,10 @@ class Pair:
     keeps_heads: bool = False
     # whether the tensors are reached some other way than through the arguments, so that they cannot be exchanged
     closes_over: bool = False
+    # tensors that it uses and that want no gradient: they must not change before backward
+    constants: tuple[Tensor, ...] = ()
+    # what it draws at random, so that backward draws the same
+    draws: Draws = Draws()
     # numbers that one pair of positions needs at a time, in a tile and in the definition: tile sizes are chosen by them
     footprint: int = 1
     depth: int = 1

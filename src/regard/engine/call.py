@@ -29,6 +29,12 @@ class Call:
         """Half precision is computed in float32: statistics, products and all."""
         return torch.float64 if self.sizes.dtype == torch.float64 else torch.float32
 
+    @property
+    def watched(self) -> tuple[Tensor, ...]:
+        """What a backward pass reads again and has no gradient: torch stops it where one was changed in between."""
+        # tensors of inference mode do not count their changes
+        return tuple(t for t in self.mask.held if not t.is_inference())
+
     def keep(self, tile: Tile) -> Tensor | None:
         """What dropout multiplies the tile's weights by, or None without dropout."""
         if self.dropout == 0.0:

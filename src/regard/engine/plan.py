@@ -20,6 +20,8 @@ class Backend(Protocol):
     LIFTS: bool
     # True: NaN and infinity under a mask are its own affair; False: `attend` takes them out before
     HEALS: bool
+    # True: its gradient can be differentiated; False: `attend` has `tiled` do that
+    TWICE: bool
 
     def refuse(self, call: Call) -> str | None:
         """What it cannot do, or None."""

@@ -149,7 +149,7 @@ def _attend_back(
         rows = query, key, value = [x.detach().requires_grad_() for x in (query, key, value)]
         held = [x.detach().requires_grad_(yes) for x, yes in zip(tensors, learns, strict=True)]
         score, weigh, mask, bias = unpack(text, held, integers, numbers)
-        out = attend_seeded(query, key, value, score, weigh, mask, bias, dropout, seed, backend)
+        out = attend_seeded(query, key, value, score, weigh, mask, bias, dropout, seed, backend, is_told=False)
         leaves = [*rows, *(x for x, yes in zip(held, learns, strict=True) if yes)]
         grads = torch.autograd.grad(out, leaves, grad, allow_unused=True, materialize_grads=True)
     learned = iter(grads[3:])

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from regard.core import Pair, RegardError, Score
+from regard.core.draws import Draws, list_sources
 from regard.core.terms import Pull
+
+# queries, and keys, on which a function is tried twice before the first tile
+PROBED = 4
 
 
 class _Captured(TorchFunctionMode):
-    """Notes every tensor that wants a gradient and was neither handed in nor made inside."""
+    """Notes every tensor that was neither handed in nor made inside, and every generator.
+
+    `found` are those that want a gradient, `constants` those that do not.
+    """
 
     def __init__(self, known: Sequence[Tensor]) -> None:
         super().__init__()
         # keep the tensors themselves: an id alone may be reused once its tensor is gone
         self.known = {id(t): t for t in known}
         self.found: dict[int, Tensor] = {}
+        self.constants: dict[int, Tensor] = {}
+        # each with its state when it was first seen
+        self.generators: dict[torch.Generator, Tensor] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
         for value in _tensors((*args, *kwargs.values())):
-            if value.requires_grad and id(value) not in self.known:
-                self.found[id(value)] = value
+            if id(value) not in self.known:
+                (self.found if value.requires_grad else self.constants)[id(value)] = value
+        generator = kwargs.get("generator")
+        if generator is not None and generator not in self.generators:
+            self.generators[generator] = generator.get_state()
         result = func(*args, **kwargs)
         self.known.update((id(t), t) for t in _tensors((result,)))
         return result
+
+
+def list_captured(function: Callable[[Tensor, Tensor], Tensor], *known: Tensor) -> list[Tensor]:
+    """What a function closes over, when called with one query and one key of the known."""
+    rows = [x[..., :1, :] for x in known[:2]]
+    with _Captured((*known, *rows)) as seen:
+        function(*rows)
+    return [*seen.found.values(), *seen.constants.values()]
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:
@@ -79,12 +101,31 @@ class Call(Pair):
         # nobody knows what a function makes inside: assume a vector per pair
         self.footprint = self.depth = max(query.shape[-1], 1)
         rows = [x[..., :1, :].detach() for x in (query, key)]
-        with torch.enable_grad(), _Captured(rows) as seen:
+        probe = Draws(sources=list_sources(query.device))
+        with torch.enable_grad(), probe.undone(), probe.record(may_replay=True), _Captured(rows) as seen:
             scores = function(*rows)
+        for generator, state in seen.generators.items():
+            generator.set_state(state)
         _check_scores(scores, *rows)
         self.captured = tuple(seen.found.values())
         self.tensors = _untangle(self.captured)
         self.closes_over = bool(self.tensors)
+        self.constants = tuple(seen.constants.values())
+        self.generators = tuple(seen.generators)
+        sources = list_sources(query.device, self.generators)
+        self.draws = Draws(_name(function), sources, is_random=probe.drew or bool(self.generators))
+        if torch.is_grad_enabled():
+            # backward makes every tile once more, which must come out the same but for the order of sums
+            rows = [x[..., :PROBED, :].detach() for x in (query, key)]
+            with self.draws.undone():
+                scores = function(*rows)
+            with self.draws.undone():
+                again = function(*rows)
+            if not torch.allclose(scores, again, rtol=1e-2, atol=0.0, equal_nan=True):
+                raise RegardError(
+                    f"score function {_name(function)} gives one tile different scores each time, so backward would see"
+                    " others than forward: let it draw from torch's generators, or use backend='reference'."
+                )
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         scores = self.function(query, key)
@@ -106,6 +147,11 @@ class Call(Pair):
             raise RegardError(
                 f"score function {_name(self.function)} used a tensor on one tile that it did not use on the first"
                 " row: its gradient would be lost. Let it use the same tensors on every tile."
+            )
+        if not seen.generators.keys() <= set(self.generators):
+            raise RegardError(
+                f"score function {_name(self.function)} drew from a generator on one tile that it did not draw from on"
+                " the first row. Let it use the same generators on every tile."
             )
 
         def back(grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -135,6 +181,12 @@ def _name(function: object) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
 
+def _list_state(function: object) -> dict[str, Tensor]:
+    if not isinstance(function, nn.Module):
+        return {}
+    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+
 def _sample(query: Tensor, key: Tensor) -> Tensor:
     return torch.sin(query @ key.transpose(-1, -2)) - (query.unsqueeze(-2) - key.unsqueeze(-3)).pow(2).mean(-1)
 
@@ -157,6 +209,18 @@ class Custom(Score):
     @classmethod
     def samples(cls) -> Sequence[Self]:
         return [cls(_sample)]
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """The parameters and buffers of a module; what a plain function closes over, nobody can replace."""
+        return tuple(_list_state(self.function).values())
+
+    def holding(self, tensors: Iterable[Tensor]) -> Self:
+        module, names = self.function, _list_state(self.function)
+        if not isinstance(module, nn.Module):
+            return self
+        state = dict(zip(names, tensors, strict=False))
+        return replace(self, function=lambda query, key: functional_call(module, state, (query, key)))
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         scores = self.function(query, key)

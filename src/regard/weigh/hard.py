@@ -40,8 +40,13 @@ class Hard(Row):
             return f"Hard seed must lie in [0, 2**63), got {self.seed}."
         return None
 
+    @property
+    def draws(self) -> bool:
+        """Whether it has a seed yet to draw."""
+        return self.how == "sample" and self.seed is None
+
     def settle(self, sizes: Sizes) -> Self:
-        if self.how != "sample" or self.seed is not None:
+        if not self.draws:
             return self
         return replace(self, seed=draw_seed(self.generator))
 

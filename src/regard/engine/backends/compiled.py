@@ -24,7 +24,7 @@ from regard.engine.tiles.function import attend_by_tiles
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS = True, False
+LIFTS, HEALS, TWICE = True, False, True
 # fused features never reach memory, so tiles are larger than those of `tiled`
 BUDGET = 2**19
 _log = logging.getLogger("regard")
@@ -61,7 +61,7 @@ class Fused(Pair):
         self.pair = pair
         self.tensors = pair.tensors
         self.keeps_heads, self.closes_over = pair.keeps_heads, pair.closes_over
-        self.depth = pair.depth
+        self.constants, self.draws, self.depth = pair.constants, pair.draws, pair.depth
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         return self.pair(query, key, *tensors)
@@ -125,7 +125,7 @@ def _step_back(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
     return _call(_back, pair, weigh, *args[:-1])
 
 
-STEPS = steps.Steps(_online, _pointwise, _row, _step_back)
+STEPS = steps.Steps(_online, _pointwise, _row, _step_back, replays=False)
 
 
 def _plain(parts: tuple[Any, ...]) -> tuple[Any, ...]:

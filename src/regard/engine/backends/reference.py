@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.engine.call import Call, Cost
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS = True, False
+LIFTS, HEALS, TWICE = True, False, True
 
 
 def refuse(call: Call) -> str | None:

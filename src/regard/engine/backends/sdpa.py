@@ -13,11 +13,11 @@ from regard.core import Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
-from regard.score import Dot, Feature
+from regard.score import Bilinear, Dot, Feature
 from regard.weigh import Softmax
 
 # torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS = False, False
+LIFTS, HEALS, TWICE = False, False, False
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
@@ -37,9 +37,9 @@ def refuse(call: Call) -> str | None:
         return f"torch's kernels on {s.device.type} are not vetted yet."
     if not call.score.is_dot:
         return f"{type(call.score).__name__} is not a dot product."
-    if isinstance(call.score, Feature) and s.dtype in HALF:
-        # e^12 is no float16
-        return "torch's kernels would round the features to half precision."
+    if isinstance(call.score, Feature | Bilinear) and s.dtype in HALF:
+        # e^12 is no float16, and what a matrix makes of a row has no bound either
+        return f"torch's kernels would round what {type(call.score).__name__} makes of rows to half precision."
     if not isinstance(call.weigh, Softmax):
         return f"{type(call.weigh).__name__} is not softmax."
     if call.weigh.sink is not None:

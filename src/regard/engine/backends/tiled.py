@@ -12,7 +12,7 @@ from regard.engine.tiles.steps import EAGER
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS = True, False
+LIFTS, HEALS, TWICE = True, False, True
 
 
 def refuse(call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""The walk as one differentiable operation, twice differentiable, whose memory does not grow with n×m."""
+"""The walk as one operation, differentiable as often as one likes, whose memory does not grow with n×m."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from regard.engine.tiles.twice import walk_twice
+from regard.engine.mapped import Mapped, check_batched
+from regard.engine.tiles.strips import Strips, attend_strip, pull
 from regard.engine.tiles.walk import walk_backward, walk_forward
 from regard.engine.tiles.work import Work
 
 
 def attend_by_tiles(work: Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The output of a call whose tensors are 4-D, lifted and prepared."""
-    out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)  # type: ignore[no-untyped-call]
+    out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)[0]  # type: ignore[no-untyped-call]
     return out
 
 
@@ -23,41 +23,54 @@ def _detach(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(t.detach() for t in tensors)
 
 
-class _Attend(torch.autograd.Function):
+class _Attend(Mapped):
     @staticmethod
-    def forward(ctx: Any, work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         # what wants a gradient and what does not are the same to the walk, and to a compiler
-        out, stat = walk_forward(work.holding(_detach(tensors)), *_detach((query, key, value)))
-        ctx.work = work
-        ctx.save_for_backward(query, key, value, out, stat, *tensors)
-        return out
+        with work.pair.draws.record(may_replay=work.steps.replays or not work.call.needs_grad):
+            return walk_forward(work.holding(_detach(tensors)), *_detach((query, key, value)))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, out, stat, *tensors = ctx.saved_tensors
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.work, *args = inputs
+        ctx.count = len(args)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*args, *output, *ctx.work.watched)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, *(None for _ in range(ctx.count))
+        check_batched(grad)
+        args, (out, stat, *_) = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         # the output is a function of the inputs, not an input of its own
-        rows = (out.detach(), stat, grad, query, key, value)
-        return None, *_Slope.apply(ctx.work, *rows, *tensors)  # type: ignore[no-untyped-call]
+        return None, *_Gradient.apply(ctx.work, out.detach(), stat, *args, grad)  # type: ignore[no-untyped-call]
 
 
-class _Slope(torch.autograd.Function):
+class _Gradient(Mapped):
     """The gradient itself as an operation, so that it can be differentiated once more."""
 
     @staticmethod
     def forward(
-        ctx: Any, work: Work, out: Tensor, stat: Tensor, grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
-        *tensors: Tensor,
-    ) -> tuple[Tensor, ...]:  # fmt: skip
-        ctx.work = work
-        ctx.save_for_backward(grad, query, key, value, *tensors)
-        rows = _detach((query, key, value, out, stat, grad))
+        work: Work, out: Tensor, stat: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        *tensors, grad = rest
         # a backward pass inside an autocast region would otherwise compute its products in half precision
-        with torch.autocast(query.device.type, enabled=False):
-            grads = walk_backward(work.holding(_detach(tensors)), *rows)
+        with torch.autocast(query.device.type, enabled=False), work.pair.draws.replay():
+            grads = walk_backward(work.holding(_detach(tuple(tensors))), *_detach((query, key, value, out, stat, grad)))
         return tuple(g.to(x.dtype) for g, x in zip(grads, (query, key, value, *tensors), strict=True))
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.work, _, _, *args = inputs
+        ctx.count = len(args)
+        ctx.save_for_backward(*args, *ctx.work.watched)
+
+    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.work.pair.draws.refuse_strips()
+        args = ctx.saved_tensors[: ctx.count]
+        piece = pull(pull(attend_strip(len(args) - 4)))
         with torch.autocast(grads[0].device.type, enabled=False):
-            return None, None, None, *walk_twice(ctx.work, ctx.saved_tensors, grads)
+            return None, None, None, *Strips.apply(ctx.work, piece, *args, *grads)  # type: ignore[no-untyped-call]

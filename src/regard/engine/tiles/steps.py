@@ -21,6 +21,8 @@ class Steps:
     pointwise: Callable[..., Tensor]
     row: Callable[..., Tensor]
     back: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
+    # whether `back` draws the random numbers of a user's function as the way forward did
+    replays: bool = True
 
 
 def score(

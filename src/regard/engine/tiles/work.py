@@ -35,6 +35,11 @@ class Work:
         bias = () if self.call.bias is None else self.call.bias.tensors
         return (*self.of_pair, *self.call.weigh.tensors, *bias)
 
+    @property
+    def watched(self) -> tuple[Tensor, ...]:
+        """What the call watches, and the constants of a user's function."""
+        return (*self.call.watched, *(t for t in self.pair.constants if not t.is_inference()))
+
     def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Tensors in the order of `tensors` as those of pair, weigher and bias."""
         first = len(self.of_pair)

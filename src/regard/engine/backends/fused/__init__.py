@@ -15,7 +15,7 @@ from regard.engine.call import Call, Cost, show_bytes
 from regard.weigh import Hard
 
 # rows come as the caller gave them, and NaN under a mask is dealt with in the kernels
-LIFTS, HEALS = False, True
+LIFTS, HEALS, TWICE = False, True, False
 # a mask without a fragment is packed into bits; beyond this, tiles need less
 BITS_LIMIT = 64 * 2**20
 # looked for, not imported

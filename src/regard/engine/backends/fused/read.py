@@ -40,6 +40,8 @@ def refuse_terms(call: Call) -> str | None:
         return f"{type(call.score).__name__} has no kernel."
     if _name_weigh(call) is None:
         return f"{type(call.weigh).__name__} has no kernel."
+    if isinstance(call.weigh, Entmax) and call.weigh.alpha > 2:
+        return f"beyond an alpha of 2, float32 cannot tell weights near the threshold apart, got {call.weigh.alpha}."
     if call.bias is not None and not isinstance(call.bias, Dense | Alibi | Relative):
         return f"{type(call.bias).__name__} has no kernel."
     return None
@@ -96,10 +98,10 @@ def read(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Order:
         recipe = replace(recipe, power=weigh.alpha)
     elif isinstance(weigh, Hard):
         recipe = replace(recipe, draws=weigh.how == "sample")
-    if call.sizes.dtype == torch.float16 and (
-        isinstance(weigh, Relu | Sum) or isinstance(call.score, Bilinear | Feature)
-    ):
-        # weights and rows without a bound, and their gradients, may leave the range of float16 that products need
+    is_float16 = call.sizes.dtype == torch.float16
+    if isinstance(call.score, Bilinear | Feature) or (is_float16 and isinstance(weigh, Relu | Sum)):
+        # weights and rows without a bound, and their gradients, may leave the range of float16 that products need; and
+        # what a matrix makes of a row would lose digits in bfloat16 that its scores need
         query, key, value = query.float(), key.float(), value.float()
     recipe, query, key, value, weight = _read_score(call, recipe, query, key, value)
     marks = take_apart(call.mask)

@@ -1,0 +1,33 @@
+"""Operations that `torch.vmap` takes one sample at a time: they look at numbers, which no batch of samples shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import RegardError
+
+
+class Mapped(torch.autograd.Function):
+    """An operation written as `forward` and `setup_context`, with a rule for `torch.vmap`."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        samples = []
+        for at in range(info.batch_size):
+            cut = [x.select(dim, at) if isinstance(dim, int) else x for x, dim in zip(args, in_dims, strict=True)]
+            samples.append(cls.apply(*cut))  # type: ignore[no-untyped-call]
+        if isinstance(samples[0], Tensor):
+            return torch.stack(samples), 0
+        return tuple(torch.stack(parts) for parts in zip(*samples, strict=True)), (0,) * len(samples[0])
+
+
+def check_batched(*grads: Tensor | None) -> None:
+    """Refuse gradients and tangents that are a batch to torch's older vmap, which calls no rule of ours."""
+    if any(grad is not None and torch._C._functorch.is_legacy_batchedtensor(grad) for grad in grads):
+        raise RegardError(
+            "is_grads_batched=True and vectorize=True batch derivatives in a way that shows no numbers."
+            " Use torch.func.vmap, jacrev or hessian, or vectorize=False."
+        )

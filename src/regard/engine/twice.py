@@ -1,0 +1,41 @@
+"""Second derivatives for backends that have but the first: `tiled` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def differentiate_by(
+    run: Callable[..., Tensor], out: Tensor, tensors: Sequence[Tensor], watched: Sequence[Tensor]
+) -> Tensor:
+    """`out` with its own gradient, or with that of `run(*tensors)` where the gradient is to be differentiated.
+
+    `watched` are what `run` reads besides: torch stops it where one was changed in between.
+    """
+    made: Tensor = _Twice.apply(out, run, watched, *tensors)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, out: Tensor, run: Callable[..., Tensor], watched: Sequence[Tensor], *tensors: Tensor
+    ) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(*tensors, *watched)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if not torch.is_grad_enabled():
+            # to the backend, by the way that it made itself
+            return grad, *(None,) * (len(ctx.needs_input_grad) - 1)
+        wants = ctx.needs_input_grad[3:]
+        tensors = ctx.saved_tensors[: len(wants)]
+        wanted = [x for x, wanted in zip(tensors, wants, strict=True) if wanted]
+        grads = iter(torch.autograd.grad(ctx.run(*tensors), wanted, grad, create_graph=True, allow_unused=True))
+        return None, None, None, *(next(grads) if wanted else None for wanted in wants)

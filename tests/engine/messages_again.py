@@ -1,0 +1,137 @@
+"""Messages of calls that are made again or differently: in backward, under transforms, without numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard import attend
+from regard.mask import Causal, Window
+from regard.weigh import Entmax
+from tests.engine.messages import FUSED, KEY, META, QUERY, VALUE, on_cuda, rows, terms
+
+NESTED = (
+    "query must be a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor), and say how long each"
+    " sequence is by mask=Lengths(...)."
+)
+
+
+def drop(query: Tensor, key: Tensor) -> Tensor:
+    return functional.dropout(query @ key.mT, 0.5)
+
+
+def train(score: Any, backend: str = "tiled", create_graph: bool = False) -> Tensor:
+    """The gradient of the query, through a score of one's own."""
+    query = QUERY.clone().requires_grad_()
+    out = attend(query, KEY, VALUE, score=score, backend=backend)
+    return torch.autograd.grad(out.sum(), query, create_graph=create_graph)[0]
+
+
+def switch_between() -> None:
+    layer = nn.Dropout(0.5)
+
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        return layer(query @ key.mT)
+
+    out = attend(QUERY.clone().requires_grad_(), KEY, VALUE, score=score, backend="tiled")
+    layer.eval()
+    out.sum().backward()
+
+
+def draw_from_elsewhere() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        noise = torch.rand(query.shape[-2], key.shape[-2], generator=generator) if query.shape[-2] > 4 else 1.0
+        return query @ key.mT * noise
+
+    train(score)
+
+
+def roll(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.mT * random.random()
+
+
+def follow_closure() -> None:
+    def loss(scale: Tensor) -> Tensor:
+        def score(query: Tensor, key: Tensor) -> Tensor:
+            return query @ key.mT * scale
+
+        return attend(QUERY, KEY, VALUE, score=score).sum()
+
+    torch.func.grad(loss)(torch.tensor(2.0))
+
+
+def batch_grads() -> None:
+    query = QUERY.clone().requires_grad_()
+    out = attend(query, KEY, VALUE, backend="tiled")
+    torch.autograd.grad(out, query, torch.ones(2, *out.shape), is_grads_batched=True)
+
+
+MESSAGES: list[tuple[str, Callable[[], Any]]] = [
+    # --- what a function draws
+    (
+        "score function drop draws random numbers, and backend='compiled' would draw others on the way back."
+        " Use backend='tiled'.",
+        lambda: train(drop, "compiled"),
+    ),
+    (
+        "score function score drew other random numbers in backward than in forward: let it draw as many on each tile,"
+        " and change nothing between (train() or eval()), or use backend='reference'.",
+        switch_between,
+    ),
+    (
+        "score function drop draws random numbers, which second derivatives cannot draw again."
+        " Use backend='reference'.",
+        lambda: train(drop, create_graph=True).sum().backward(),
+    ),
+    (
+        "score function score drew from a generator on one tile that it did not draw from on the first row."
+        " Let it use the same generators on every tile.",
+        draw_from_elsewhere,
+    ),
+    (
+        "score function roll gives one tile different scores each time, so backward would see others than forward:"
+        " let it draw from torch's generators, or use backend='reference'.",
+        lambda: train(roll),
+    ),
+    # --- transforms of functions
+    (
+        "Custom(function=score) closes over a tensor that torch.func cannot reach: make the function a torch.nn.Module"
+        " with the tensor as its parameter, or differentiate by torch.autograd.",
+        follow_closure,
+    ),
+    (
+        "is_grads_batched=True and vectorize=True batch derivatives in a way that shows no numbers."
+        " Use torch.func.vmap, jacrev or hessian, or vectorize=False.",
+        batch_grads,
+    ),
+    # --- tensors without numbers, or with several lengths
+    (
+        "Custom(function=drop) needs numbers, and tensors on meta have none.",
+        rows(QUERY.to(META), KEY.to(META), VALUE.to(META), score=drop),
+    ),
+    (NESTED, rows(torch.nested.nested_tensor([torch.ones(2, 3, 4), torch.ones(2, 5, 4)], layout=torch.jagged))),
+    # --- numbers that are too large
+    (
+        "Causal offset must lie within -2**62 and 2**62, got 9223372036854775808.",
+        terms(mask=Causal(2**63)),
+    ),
+    (
+        "Window reaches must be below 2**63, got before=9223372036854775808, after=0.",
+        terms(mask=Window(2**63, 0)),
+    ),
+    (
+        "Window reaches must be below 2**28 where offset is a tensor, got before=268435456, after=0.",
+        terms(mask=Window(2**28, 0, offset=torch.tensor([0, 0]))),
+    ),
+    (
+        FUSED.format("beyond an alpha of 2, float32 cannot tell weights near the threshold apart, got 3.0."),
+        on_cuda(backend="fused", weigh=Entmax(3.0)),
+    ),
+]
