@@ -21,8 +21,9 @@ from regard.layers import (
     MultiHeadAttention,
 )  # fmt: skip
 from regard.models import seq2seq
-from regard.models.seq2seq import Config, Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
+from regard.models.seq2seq import Config, Encoded, Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
 from regard.weigh import Hard, Sparsemax
+from tests.layers.textbook import Additive
 
 # vocabulary, embedding, hidden units, layers; batch, source, steps
 SIZES = (11, 3, 5, 2)
@@ -117,6 +118,23 @@ def test_parameters_have_the_textbooks_names():
         "embedding.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0",
     }  # fmt: skip
     assert isinstance(decoder, AttentionDecoder)
+
+
+@pytest.mark.parametrize("source", [M, B], ids=["more steps than sentences", "as many"])
+def test_the_textbooks_encoder_fits_the_decoder(source):
+    # d2l's encoder runs a GRU over (steps, batch, embed_size), and returns what that returns
+    decoder, rnn, attention = build().decoder, nn.GRU(3, 5, 2).double(), Additive(5, 5, 5).double()
+    attention.load_state_dict(decoder.attention.state_dict())
+    outputs, hidden = rnn(torch.randn(source, B, 3, dtype=torch.float64))
+    X = tokens(B, N)
+    found, _ = decoder(X, decoder.init_state((outputs, hidden), None))
+    # its decoder, step by step: the query is the last hidden state, the context comes before the embedding
+    memory, state, logits = outputs.permute(1, 0, 2), hidden, []
+    for x in decoder.embedding(X).permute(1, 0, 2):
+        context = attention(state[-1].unsqueeze(1), memory, memory, None)
+        out, state = decoder.rnn(torch.cat((context, x.unsqueeze(1)), -1), state)
+        logits.append(decoder.dense(out))
+    torch.testing.assert_close(found, torch.cat(logits, 1), **CLOSE)
 
 
 def test_steps_are_the_whole():
@@ -300,7 +318,7 @@ def call(name: str):
         "odd": lambda: Seq2SeqEncoder(11, 3, 5, 1, is_bidirectional=True),
         "layer": lambda: Seq2SeqAttentionDecoder(*SIZES, attention=MultiHeadAttention(5, 5, 5, 5, 1)),
         "draws": lambda: Seq2SeqAttentionDecoder(*SIZES, attention=DotProductAttention(weigh=Hard("sample"))),
-        "outputs": lambda: model.decoder.init_state((memory[..., :4], hidden)),
+        "outputs": lambda: model.decoder.init_state((memory, hidden)),
         "batch": lambda: model.decoder(tokens(2, N), model.encode(tokens(B, M))),
         "axes": lambda: model.encoder(tokens(M)),
         "list": lambda: model.encoder([[1, 2]]),
@@ -309,7 +327,7 @@ def call(name: str):
         "range": lambda: model.encoder(tokens(B, M) + 11),
         "below": lambda: model.encoder(tokens(B, M) - 11),
         "lens": lambda: model.encoder(tokens(B, M), torch.tensor([1, 2])),
-        "no tensor": lambda: model.decoder.init_state((memory, hidden), [1, 2, 3]),
+        "no tensor": lambda: model.decoder.init_state(Encoded(memory, hidden), [1, 2, 3]),
         "long": lambda: model.encoder(tokens(B, M), torch.tensor([1, 2, 8])),
         "preset": lambda: Config.preset("huge", 3, 4),
         "unknown": lambda: Config.preset("tiny", 3, 4, heads=2),
@@ -330,8 +348,8 @@ MESSAGES = {
     ),
     "draws": "Seq2SeqAttentionDecoder attention must not draw its weights, got weigh=Hard(how='sample').",
     "outputs": (
-        "Seq2SeqAttentionDecoder enc_outputs must be (batch, source, 5) and (2, batch, 5), got shapes (3, 7, 4) and"
-        " (2, 3, 5)."
+        "Seq2SeqAttentionDecoder enc_outputs must be (source, batch, 5) and (2, batch, 5), or as Seq2SeqEncoder"
+        " returned them, got shapes (3, 7, 5) and (2, 3, 5)."
     ),
     "batch": "Seq2SeqAttentionDecoder X and state must share their batch: got 2 and 3.",
     "axes": "Seq2SeqEncoder X must be token ids (batch, steps), at least one of each, got shape (7,).",

@@ -19,6 +19,7 @@ from regard.layers.scored import ScoredAttention
 from regard.mask import Full, Lengths
 from regard.mask.integer import misfit_integers
 from regard.models.pretrained import Pretrained
+from regard.models.seq2seq_state import Encoded, Seq2SeqState
 from regard.score import Additive
 from regard.weigh import Hard
 
@@ -119,9 +120,7 @@ class Seq2SeqEncoder(nn.Module):
         self.rnn = _build_gru(embed_size, width, num_layers, dropout, is_bidirectional)
         self.embed_dropout = nn.Dropout(embed_dropout)
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], valid_lens: Tensor | None = None
-    ) -> tuple[Float[Tensor, "batch steps num_hiddens"], Float[Tensor, "layers batch num_hiddens"]]:
+    def forward(self, X: Int[Tensor, "batch steps"], valid_lens: Tensor | None = None) -> Encoded:
         _check_tokens(self, X, self.embedding.num_embeddings)
         rows = self.embed_dropout(self.embedding(X))
         if valid_lens is not None:
@@ -133,42 +132,11 @@ class Seq2SeqEncoder(nn.Module):
             # the last states of both directions side by side, as the outputs are
             hidden = hidden.unflatten(0, (self.rnn.num_layers, 2)).transpose(1, 2).flatten(2)
         if valid_lens is None:
-            return outputs, hidden
+            return Encoded(outputs, hidden)
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=X.shape[1])
         # the one step of an empty sequence is taken back
         is_empty = (valid_lens == 0)[:, None]
-        return outputs.masked_fill(is_empty[:, None], 0), hidden.masked_fill(is_empty, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Seq2SeqState:
-    """What the decoder carries from step to step; a `regard.models.decode.State`."""
-
-    memory: Float[Tensor, "batch source num_hiddens"]
-    # what queries meet: the memory, or its projection, made once
-    keys: Float[Tensor, "batch source width"]
-    hidden: Float[Tensor, "layers batch num_hiddens"]
-    valid_lens: Tensor | None
-    # which sentence of `init_state` a row belongs to: rows of one sentence have equal memories
-    owner: Int[Tensor, " batch"]
-
-    @property
-    def device(self) -> torch.device:
-        return self.memory.device
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-    def take(self, rows: Tensor) -> Self:
-        """The state whose row i is row `rows[i]` of this one."""
-        owner, moved = self.owner[rows], replace(self, hidden=self.hidden[:, rows])
-        if torch.equal(owner, self.owner):
-            # beams change places within their sentence: the memories stay
-            return moved
-        memory = self.memory[rows]
-        keys = memory if self.keys is self.memory else self.keys[rows]
-        lens = None if self.valid_lens is None else self.valid_lens[rows]
-        return replace(moved, memory=memory, keys=keys, valid_lens=lens, owner=owner)
+        return Encoded(outputs.masked_fill(is_empty[:, None], 0), hidden.masked_fill(is_empty, 0))
 
 
 class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
@@ -210,13 +178,19 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
         self.embed_dropout = nn.Dropout(embed_dropout)
 
     def init_state(self, enc_outputs: Any, enc_valid_lens: Tensor | None = None, *args: Any) -> Seq2SeqState:
-        """The state before the first step, of the encoder's (outputs, hidden state)."""
+        """The state before the first step, of an encoder's outputs and hidden state.
+
+        A pair is what the textbook's encoder returns, outputs (source, batch, num_hiddens); what `Seq2SeqEncoder`
+        returns is taken as it is, with its batch first.
+        """
         memory, hidden = enc_outputs
         depth, size = self.rnn.num_layers, self.rnn.hidden_size
+        if memory.ndim == 3 and not isinstance(enc_outputs, Encoded):
+            memory = memory.transpose(0, 1)
         if memory.ndim != 3 or memory.shape[-1] != size or tuple(hidden.shape) != (depth, memory.shape[0], size):
             raise RegardError(
-                f"Seq2SeqAttentionDecoder enc_outputs must be (batch, source, {size}) and ({depth}, batch, {size}),"
-                f" got shapes {tuple(memory.shape)} and {tuple(hidden.shape)}."
+                f"Seq2SeqAttentionDecoder enc_outputs must be (source, batch, {size}) and ({depth}, batch, {size}), or"
+                f" as Seq2SeqEncoder returned them, got shapes {tuple(enc_outputs[0].shape)} and {tuple(hidden.shape)}."
             )
         if enc_valid_lens is not None:
             _check_lens(self, "enc_valid_lens", enc_valid_lens, memory)

@@ -1,0 +1,48 @@
+"""What passes from the encoder of a `Seq2Seq` to its decoder, and from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Encoded(NamedTuple):
+    """What `Seq2SeqEncoder` hands to the decoder, as it is: unlike a plain pair, it says that its batch comes first."""
+
+    outputs: Float[Tensor, "batch steps num_hiddens"]
+    hidden: Float[Tensor, "layers batch num_hiddens"]
+
+
+@dataclass(frozen=True, eq=False)
+class Seq2SeqState:
+    """What the decoder carries from step to step; a `regard.models.decode.State`."""
+
+    memory: Float[Tensor, "batch source num_hiddens"]
+    # what queries meet: the memory, or its projection, made once
+    keys: Float[Tensor, "batch source width"]
+    hidden: Float[Tensor, "layers batch num_hiddens"]
+    valid_lens: Tensor | None
+    # which sentence of `init_state` a row belongs to: rows of one sentence have equal memories
+    owner: Int[Tensor, " batch"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.memory.device
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def take(self, rows: Tensor) -> Self:
+        """The state whose row i is row `rows[i]` of this one."""
+        owner, moved = self.owner[rows], replace(self, hidden=self.hidden[:, rows])
+        if torch.equal(owner, self.owner):
+            # beams change places within their sentence: the memories stay
+            return moved
+        memory = self.memory[rows]
+        keys = memory if self.keys is self.memory else self.keys[rows]
+        lens = None if self.valid_lens is None else self.valid_lens[rows]
+        return replace(moved, memory=memory, keys=keys, valid_lens=lens, owner=owner)
