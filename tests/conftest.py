@@ -4,17 +4,25 @@ import functools
 import importlib.util
 import os
 import pathlib
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-import torch
-from torch.utils import _device
+
+from regard.processor import cap_instructions
+
+# before anything loads torch, and before workers inherit the environment
+CAPPED = cap_instructions()
+
+import torch  # noqa: E402
+from torch.utils import _device  # noqa: E402
 
 # a hook is found by its name; here, because the controller of xdist reads no other conftest
-from tests.counts import pytest_terminal_summary  # noqa: F401
-from tests.fuzz import publish
-from tests.fuzz.settings import read_shard
+from tests import canaries  # noqa: E402
+from tests.counts import pytest_terminal_summary  # noqa: E402, F401
+from tests.fuzz import publish  # noqa: E402
+from tests.fuzz.settings import read_shard  # noqa: E402
 
 # without a GPU, Triton's kernels run in its interpreter; it looks at this when it is imported, which nothing did so far
 if not torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
@@ -95,9 +103,17 @@ def data() -> pathlib.Path:
     return folder
 
 
+def pytest_report_header() -> str | None:
+    return CAPPED
+
+
 def pytest_configure(config: pytest.Config):
-    # a second summary: one conftest holds one hook of a name
+    # whoever starts this in the background may have Ctrl-C ignored, which tests of it need
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # more summaries: one conftest holds one hook of a name
     config.pluginmanager.register(publish)
+    config.pluginmanager.register(canaries)
     # workers that each take every core only wait for one another, and what tests compute is too small to share
     torch.set_num_threads(1)
 

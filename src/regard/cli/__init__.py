@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from regard.processor import cap_instructions
+
 # what a command needs beyond torch, and the extra that has all of it
 EXTRAS = {
     **dict.fromkeys(("lightning", "matplotlib", "rich", "sacrebleu", "safetensors", "tokenizers", "typer"), "train"),
@@ -27,10 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (stream.encoding or "").lower() not in ("utf-8", "utf8") and hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8")
     try:
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        # help and version need no torch, whatever it may use
+        if not {"-h", "--help", "--version"}.intersection(arguments) and arguments and (said := cap_instructions()):
+            print(said, file=sys.stderr)
         # typer may be missing
         from regard.cli.app import run
 
-        status = run(sys.argv[1:] if arguments is None else list(arguments))
+        status = run(arguments)
         # a full disk or a closed pipe may show only now
         sys.stdout.flush()
         return status

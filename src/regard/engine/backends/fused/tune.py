@@ -24,6 +24,7 @@ from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, choose, name_key
+from regard.processor import find_cache
 
 _log = logging.getLogger("regard")
 _ROUNDS = 5
@@ -81,14 +82,13 @@ def measure(launch: Callable[[Shape], Any], shape: Shape) -> float:
 
 def find_file(device: torch.device) -> pathlib.Path:
     """Where the shapes of a device are kept; each model of device has its own."""
-    return _name_file(os.environ.get("REGARD_CACHE"), device)
+    return _name_file(find_cache(), device)
 
 
 @cache
-def _name_file(given: str | None, device: torch.device) -> pathlib.Path:
-    folder = given or pathlib.Path.home() / ".cache" / "regard"
+def _name_file(folder: pathlib.Path, device: torch.device) -> pathlib.Path:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return pathlib.Path(folder) / f"shapes-{re.sub('[^A-Za-z0-9]+', '-', name)}.json"
+    return folder / f"shapes-{re.sub('[^A-Za-z0-9]+', '-', name)}.json"
 
 
 def recall(device: torch.device) -> dict[str, Shape]:
