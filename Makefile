@@ -45,7 +45,7 @@ bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.translation
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.look
 
-faults: $(READY)  ## plant faults in a copy and count how many the tests catch (long)
+faults: $(READY)  ## plant faults in a copy and count how many the tests catch (an hour or two on two cores)
 	@$(BIN)/python -m tools.seed_faults
 
 kills: $(READY)  ## stop small runs 50 times and more, at random and inside saves, and compare every bit (minutes)

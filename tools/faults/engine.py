@@ -2,7 +2,7 @@
 
 from tools.faults.fault import Fault
 
-STEPS, WALK, TWICE = "engine/tiles/steps.py", "engine/tiles/walk.py", "engine/tiles/twice.py"
+STEPS, WALK, STRIPS = "engine/tiles/steps.py", "engine/tiles/walk.py", "engine/tiles/strips.py"
 LAYOUT, SDPA, COMPILED = "engine/tiles/layout.py", "engine/backends/sdpa.py", "engine/backends/compiled.py"
 
 ENGINE = [
@@ -127,21 +127,21 @@ ENGINE = [
         "tiles of later heads use the first heads' weights",
     ),
     Fault(
-        TWICE,
+        STRIPS,
         "scores = scores + call.bias.tile(row)",
         "pass",
         "second derivative without the bias",
     ),
     Fault(
-        TWICE,
+        STRIPS,
         "return (weights if keep is None else weights * keep) @ value",
         "return weights @ value",
         "second derivative without dropout",
     ),
     Fault(
-        TWICE,
-        "                target += part\n",
-        "                target.copy_(part)\n",
+        STRIPS,
+        "cut(total, row).add_(part)",
+        "cut(total, row).copy_(part)",
         "second derivative of the last strip only",
     ),
     Fault(
@@ -254,8 +254,8 @@ ENGINE = [
     ),
     Fault(
         "engine/attend.py",
-        "return backend.run(call, query, key, value).to(call.sizes.dtype)",
-        "return backend.run(call, query, key, value)",
+        "out = backend.run(call, query, key, value).to(call.sizes.dtype)",
+        "out = backend.run(call, query, key, value)",
         "half precision comes back as float32",
     ),
 ]

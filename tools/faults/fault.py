@@ -8,9 +8,13 @@ from dataclasses import dataclass
 PACKAGE = pathlib.PurePosixPath("src/regard")
 
 
+class SeedError(Exception):
+    """What makes a whole count worthless."""
+
+
 @dataclass(frozen=True)
 class Fault:
-    """In `file` of the package, `old` becomes `new`; `what` says what is then wrong."""
+    """In `file` of the package, `old` becomes `new`; `what` says what is then wrong, and is no other's."""
 
     file: str
     old: str
@@ -21,6 +25,15 @@ class Fault:
     def path(self) -> pathlib.PurePosixPath:
         """The file, seen from the root of the project."""
         return PACKAGE / self.file
+
+    @property
+    def room(self) -> str:
+        return self.file.partition("/")[0]
+
+    @property
+    def needs_browser(self) -> bool:
+        """Whether it lies in a script of a page, which nothing but a browser runs."""
+        return self.path.suffix == ".js"
 
     def plant(self, source: str) -> str:
         """The source with the fault in it. A text that is not there exactly once means that the fault has aged."""
