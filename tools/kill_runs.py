@@ -216,7 +216,10 @@ class Trial:
             run.save_every = 1
             if not is_new:
                 while not (run.folder / "resume.safetensors").exists():
-                    self.stop_once(run, "kill", 0.6 * seconds)
+                    if not self.stop_once(run, "kill", 0.6 * seconds):
+                        # it had ended before, which says nothing of disks: the machine is quicker than it was
+                        shutil.rmtree(run.folder)
+                        seconds /= 2
             room, filler = self.chance.randrange(size), disk / "filler"
             if disk.is_mount():
                 left = os.statvfs(disk)

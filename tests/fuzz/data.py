@@ -246,7 +246,7 @@ def _make_weigh(case: Case, dice: random.Random, noise: torch.Generator) -> None
     elif case.weigh == "sigmoid":
         facts["shift"] = dice.choice((0.0, -1.5))
     elif case.weigh in ("entmax", "sparsemax"):
-        facts["alpha"] = {"entmax": 1.3 if option else 1.5, "sparsemax": 2.0}[case.weigh]
+        facts["alpha"] = 2.0 if case.weigh == "sparsemax" else float(option or 1.5)
         case.weigh = "entmax"
     elif case.weigh == "hard" and option == "sample":
         facts["seed"] = dice.randrange(2**31)

@@ -52,7 +52,9 @@ def test_two_oracles_agree(drawn):
         assert two[at].dtype == torch.float64
         # a gradient of nothing but zeros is rounding to the first: numbers here are about one
         size = max(1e-3, two[at].abs().max()) if x.numel() else 1.0
-        assert ((x - two[at]).abs() <= 1e-10 * size).all(), at
+        # near its threshold an entmax above 2 is a root, of which the first oracle keeps half the digits
+        close = 1e-7 if case.facts.get("alpha", 0) > 2 else 1e-10
+        assert ((x - two[at]).abs() <= close * size).all(), at
 
 
 def make_tiny(**names: str) -> Case:
@@ -192,5 +194,5 @@ def test_the_environment_chooses_whose_answer_counts(monkeypatch):
     assert {backend for backend, verdict in examine(drawn, ["tiled"]) if not verdict.is_good} == {"oracle"}
     monkeypatch.setattr(formulas, "answer", answer)
     assert all(verdict.is_good for _, verdict in examine(drawn, ["tiled"]))
-    with pytest.raises(ValueError, match="is oracle or formulas, got oracles"):
+    with pytest.raises(ValueError, match="is auto, oracle or formulas, got oracles"):
         settings.read_reference("oracles")

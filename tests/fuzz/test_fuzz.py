@@ -1,4 +1,4 @@
-"""2,000 random calls on every backend, each judged by the rule in `judge`.
+"""700 random calls on every backend, 2,000 under make test-all, each judged by the rule in `judge`.
 
 README.md says how to make more of them, or others, and how to run one again.
 """
@@ -12,12 +12,18 @@ from collections import defaultdict
 import pytest
 
 from regard import RegardError, explain
+from regard.bias import Dense
+from regard.core import Term
+from regard.mask import Allowed
+from regard.score import Custom
 from tests.fuzz import draw, settings
 from tests.fuzz.build import build
 from tests.fuzz.data import make_case
 from tests.fuzz.examine import examine
 from tests.fuzz.judge import MEAN, find_ill_posed
 from tests.fuzz.publish import PROPERTY, Tally
+from tests.terms import list_classes
+from tests.wide import ALL
 
 AXES = ("dtype", "layout", "family", "mask", "bias", "ndim")
 START = time.monotonic()
@@ -58,7 +64,8 @@ def test_error_is_within_eagers_own(index, record_property):
 
 
 # every call is a second in the interpreter: a few small ones, of which each has something that the others have not
-FEW = [d for d in draw.draw_all(calls=2000) if d.dtype == "float32" and 0 < math.prod(d.sizes) <= 33 * 33][:240:10]
+FEW = [d for d in draw.draw_all(calls=2000) if d.dtype == "float32" and 0 < math.prod(d.sizes) <= 33 * 33]
+FEW = FEW[: 240 : 10 if ALL else 30]
 
 
 @plain
@@ -73,14 +80,14 @@ def test_fused_in_the_interpreter(drawn):
 
 @plain
 def test_every_pair_of_names_is_drawn():
-    covered = set().union(*(drawn.pairs() for drawn in draw.draw_all(calls=2000)))
+    covered = set().union(*(drawn.pairs() for drawn in draw.draw_all()))
     assert draw.possible_pairs() <= covered
 
 
 @plain
 def test_torchs_kernels_are_drawn_with_every_dtype_layout_family_mask_and_bias():
     taken = set()
-    for drawn in draw.draw_all(calls=2000):
+    for drawn in draw.draw_all():
         if drawn.weigh != "softmax" or drawn.dropout or 0 in drawn.sizes:
             continue
         tensors, options = build(make_case(drawn))
@@ -90,6 +97,27 @@ def test_torchs_kernels_are_drawn_with_every_dtype_layout_family_mask_and_bias()
             continue
         taken |= {(axis, getattr(drawn, axis)) for axis in AXES}
     assert taken == {(axis, value) for axis in AXES for value in draw.AXES[axis]}
+
+
+@plain
+@pytest.mark.parametrize("room", ["score", "weigh", "mask", "bias"])
+def test_every_term_of_the_library_is_drawn(room):
+    # one call for each name of the axis, since making all of them takes long
+    named = {getattr(drawn, room): drawn for drawn in draw.draw_all() if 0 not in drawn.sizes}
+    built = [build(make_case(drawn))[1][room] for drawn in named.values()]
+    found = {cls for term in built for cls in list_parts(term)}
+    # a bias by its tensor is Dense, a mask by its tensor Allowed, a function Custom
+    given = {"mask": Allowed, "bias": Dense, "score": Custom}
+    missing = {*list_classes(room)} - {
+        given[room] if not isinstance(x, type) or not issubclass(x, Term) else x for x in found
+    }
+    assert not missing, f"add {', '.join(cls.__name__ for cls in missing)} to AXES in tests/fuzz/draw.py"
+
+
+def list_parts(term: object) -> list[type]:
+    """The class of a term, and of those it is made of."""
+    parts = [getattr(term, name) for name in ("one", "other") if hasattr(term, name)]
+    return [type(term), *(cls for part in parts for cls in list_parts(part))]
 
 
 @plain
