@@ -16,11 +16,13 @@ from regard.weigh import Softmax
 from tests.layouts import cut
 from tests.terms import Combination, list_samples, make_inputs, names, run, walk
 from tests.tolerances import assert_all_close, assert_close
+from tests.wide import ALL, is_taken
 
 # one tile, and three ways to have several: along each axis of a call at least one cuts, and none cuts evenly
 LAYOUTS = [None, (2, 2, 3, 4), (2, 1, 5, 3), (1, 2, 4, 7)]
 
-
+# of the combinations of a score and a weigher, one in so many
+ONE_IN = 5
 # how many masks × biases fit one another
 FITTING = sum(isinstance(found, Combination) for found in walk(Dot(), Softmax()))
 
@@ -48,13 +50,15 @@ def test_tiled_is_reference(score, weigh, record_property):
         if isinstance(combination, str):
             skipped[combination] += 1
             continue
+        if not is_taken(str(combination), ONE_IN):
+            continue
         # by content, not by order: a new sample does not move the others to another layout
         layout = LAYOUTS[zlib.crc32(str(combination).encode()) % len(LAYOUTS)]
         with nullcontext() if layout is None else cut(*layout):
             check(combination, "tiled")
         tested += 1
     # no sample of a score or a weigher is particular about sizes
-    assert tested == FITTING
+    assert tested == FITTING if ALL else tested > FITTING // (2 * ONE_IN)
     record_property("combinations tested on tiled", tested)
     for reason, count in skipped.items():
         record_property(f"left out: {reason}", count)
@@ -65,7 +69,7 @@ def test_tiled_is_reference(score, weigh, record_property):
 def test_sdpa_is_reference(score, weigh, record_property):
     tested, refused = 0, Counter()
     for combination in walk(score, weigh, learn_bias=False):
-        if isinstance(combination, str):
+        if isinstance(combination, str) or not is_taken(str(combination), ONE_IN):
             continue
         inputs = inputs_of(combination.sizes)
         try:

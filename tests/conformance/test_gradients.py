@@ -23,9 +23,10 @@ from tests.terms import (
     own,
 )
 from tests.tolerances import DIFFERENCES
+from tests.wide import ALL, is_taken
 
-# masks × biases of tests/primes.py that fit one another
-CASES = 55
+# masks × biases of tests/primes.py that fit one another, of which one in so many is taken with a score and a weigher
+CASES, ONE_IN = 55, 5
 
 
 def name(recipe: Recipe) -> str:
@@ -47,10 +48,11 @@ def test_every_class_is_in_the_table(room, table):
 def test_gradients_are_slopes(score, weigh, record_property):
     tested = 0
     for case in list_cases(score, weigh):
-        with case.layout():
-            assert gradcheck(case.attend("tiled"), case.inputs, **DIFFERENCES), case
-        tested += 1
-    assert tested == CASES
+        if is_taken(str(case), ONE_IN):
+            with case.layout():
+                assert gradcheck(case.attend("tiled"), case.inputs, **DIFFERENCES), case
+            tested += 1
+    assert tested == CASES if ALL else tested >= 3
     record_property("combinations of classes under gradcheck", tested)
 
 
@@ -88,6 +90,8 @@ def test_gradients_of_every_sample(single):
 def test_hard_passes_gradients_to_values_alone(weigh, backend):
     for score in scores().values():
         for case in list_cases(score, Recipe.of(weigh)):
+            if not is_taken(str(case), ONE_IN):
+                continue
             inputs = case.inputs
             out = case.attend(backend)(*inputs)
             grads = torch.autograd.grad(out, inputs, cotangent(out), materialize_grads=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 
 import pytest
@@ -13,12 +12,13 @@ from regard.engine.looking import walk as looking
 from tests.conformance.test_backends import FITTING
 from tests.looks import assert_is_look
 from tests.terms import list_samples, make_inputs, walk
+from tests.wide import ALL, is_taken
 
 # numbers a block of rows may hold: mostly all rows at once, since many blocks take long; now and then two rows or all
 # of a head
 BUDGETS = [2**20, 2**20, 2**20, 2**20, 15, 42]
-# of the combinations of a score and a weigher, one in six, by content; all of them, some minutes, with REGARD_ALL=1
-STEP = 1 if os.environ.get("REGARD_ALL") else 6
+# of the combinations of a score and a weigher, one in so many; all of them take some minutes
+ONE_IN = 12
 
 
 @pytest.mark.parametrize("weigh", list_samples("weigh"), ids=repr)
@@ -31,7 +31,7 @@ def test_a_look_is_true(score, weigh, monkeypatch, record_property):
         name = str(combination)
         # by content, as layouts are: a new sample does not move the others
         number = zlib.crc32(name.encode())
-        if number // 64 % STEP:
+        if not is_taken(name, ONE_IN):
             continue
         query, key, _ = make_inputs(combination.sizes)
         monkeypatch.setitem(looking.BUDGET, "cpu", BUDGETS[number % len(BUDGETS)])
@@ -39,5 +39,5 @@ def test_a_look_is_true(score, weigh, monkeypatch, record_property):
         seen = look(query, key, **combination.terms, top=top, rows=[0, -2], map=blocks, window=1)
         assert_is_look(seen, find_weights(query, key, **combination.terms), name, blocks, 1)
         tested += 1
-    assert tested == FITTING if STEP == 1 else tested > FITTING // 12
+    assert tested == FITTING if ALL else tested > FITTING // (3 * ONE_IN)
     record_property("combinations looked at", tested)

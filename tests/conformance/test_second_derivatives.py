@@ -10,6 +10,7 @@ from regard.score import Additive, Concat, Dot, Feature
 from regard.weigh import Entmax, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.primes import SIZES, WIDE_KEYS, Recipe, list_cases, noise, scores
 from tests.tolerances import DIFFERENCES, assert_all_close
+from tests.wide import ALL
 
 SMOOTH = [
     *(recipe for cls, recipe in scores().items() if cls is not Concat),
@@ -28,6 +29,7 @@ OTHERS = [
     (Dot(), Relu(power=3)),
 ]
 
+STEP = 5 if ALL else 27
 PAIRS = [
     *((score, weigh) for score in SMOOTH for weigh in WEIGHS),
     *((Recipe.of(score), Recipe.of(weigh)) for score, weigh in OTHERS),
@@ -38,14 +40,14 @@ PAIRS = [
 @pytest.mark.parametrize("at", range(len(PAIRS)), ids=[f"{s.name}-{w.name}" for s, w in PAIRS])
 def test_second_derivatives_are_slopes(at, backend, record_property):
     tested = 0
-    # every fifth mask × bias, another fifth for the next pair: all of them meet, not all in one place
-    for case in list(list_cases(*PAIRS[at]))[at % 5 :: 5]:
+    # every so-manieth mask × bias, another part for the next pair: all of them meet, not all in one place
+    for case in list(list_cases(*PAIRS[at]))[at % STEP :: STEP]:
         with case.layout():
             # strides of the second cotangent are not the engine's to choose
             options = {**DIFFERENCES, "gen_non_contig_grad_outputs": True}
             assert gradgradcheck(case.attend(backend), case.inputs, **options), case
         tested += 1
-    assert tested == 11
+    assert tested == 11 if ALL else tested >= 2
     record_property("combinations of classes under gradgradcheck", tested)
 
 

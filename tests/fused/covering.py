@@ -1,7 +1,9 @@
 """Which score × weigh × mask × bias the kernels are tried on: few, since the interpreter takes half a second for each.
 
-By default every sample of a score meets every sample of a weigher, and every class of any room every class of the
-others. REGARD_FUSED=pairs lets every two samples meet, REGARD_FUSED=all takes every combination (hours).
+By default every sample is there, every class of a score meets every class of a weigher, and the ways that a kernel goes
+for scores and weighers meet every class of the other rooms. REGARD_FUSED=few, which `make test-all` takes, lets every
+sample of a score meet every one of a weigher, and every class of any room every class of the others;
+REGARD_FUSED=pairs lets every two samples meet, REGARD_FUSED=all takes every combination (hours).
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from functools import cache
 from typing import Any
 
 from regard.bias import Quadratic
+from regard.core import Online, Pointwise, Row, Score
 from regard.core.masks import Not, _Two
-from regard.score import Custom
+from regard.score import Custom, Dot
 from tests.terms import Combination, combine, list_compositions, list_samples, own
+from tests.wide import ALL
 
-WALK = os.environ.get("REGARD_FUSED", "few")
-assert WALK in ("few", "pairs", "all"), f"REGARD_FUSED must be few, pairs or all, got {WALK}"
+WALK = os.environ.get("REGARD_FUSED", "few" if ALL else "ways")
+assert WALK in ("ways", "few", "pairs", "all"), f"REGARD_FUSED must be ways, few, pairs or all, got {WALK}"
 # what no kernel is written for
 REFUSED = (Custom, Quadratic)
 
@@ -54,9 +58,21 @@ def list_pairs(terms: Terms) -> set[Pair]:
     """The pairs of names that a combination brings together."""
     met = set()
     for one, two in itertools.combinations(terms, 2):
-        name = repr if WALK == "pairs" or {one, two} == {"score", "weigh"} else _name_class
+        together = {one, two} == {"score", "weigh"}
+        if WALK == "ways":
+            name = _name_class if together else _name_way
+        else:
+            name = repr if WALK == "pairs" or together else _name_class
         met.add(((one, name(terms[one])), (two, name(terms[two]))))
-    return met
+    # and each sample by itself
+    return met | {((room, repr(term)), (room, repr(term))) for room, term in terms.items()}
+
+
+def _name_way(term: Any) -> str:
+    """Kernels go one way for products and one for features, and one for each kind of weigher."""
+    if isinstance(term, Score):
+        return "product" if term.is_dot or isinstance(term, Dot) else "features"
+    return next((kind.__name__ for kind in (Online, Pointwise, Row) if isinstance(term, kind)), _name_class(term))
 
 
 def _name_class(term: Any) -> str:
@@ -77,9 +93,10 @@ def _cover(every: list[Terms]) -> list[Terms]:
     # by content, so that the order in which samples are listed decides nothing
     every = sorted(every, key=lambda terms: zlib.crc32(repr(terms).encode()))
     most = ("score", "mask") if WALK == "pairs" else ("score", "weigh")
+    name = _name_class if WALK == "ways" else repr
     groups: dict[tuple[str, ...], list[tuple[Terms, set[Pair]]]] = {}
     for terms in every:
-        groups.setdefault(tuple(repr(terms[room]) for room in most), []).append((terms, list_pairs(terms)))
+        groups.setdefault(tuple(name(terms[room]) for room in most), []).append((terms, list_pairs(terms)))
     missing = set().union(*(pairs for group in groups.values() for _, pairs in group))
     chosen = []
     for group in groups.values():

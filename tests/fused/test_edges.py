@@ -16,6 +16,7 @@ from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
 from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
 from tests.incidents.plain import VIEWS, WEIGHERS
 from tests.terms import move
+from tests.wide import ALL
 
 pytest.importorskip("triton")
 # blocks have 16, 32, 64 or 128 rows: one less, just so many and one more
@@ -25,6 +26,12 @@ WIDTHS = [
 ]  # fmt: skip
 # each way that a kernel goes: running statistics of rows, none, or rows that are solved first
 WAYS = ["running", "no statistic", "whole rows"]
+
+
+def meet(rows: list[tuple[Any, ...]], ways: list[str]) -> list[tuple[Any, ...]]:
+    """The next row in the next way, under make test-all each in every way: each way sees narrow and wide ones."""
+    found = [(*row, way) for at, row in enumerate(rows) for way in (ways if ALL else [ways[at % len(ways)]])]
+    return found
 
 
 def weight(*shape: int, seed: int = 5) -> torch.Tensor:
@@ -47,14 +54,12 @@ def list_calls(n: int, m: int, d: int) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("n", "m"), LENGTHS)
+@pytest.mark.parametrize(("n", "m", "way"), meet(LENGTHS, WAYS))
 def test_lengths_at_the_edges_of_blocks(n, m, way):
     check(draw((1, 1, n, 5), (1, 1, m, 5), (1, 1, m, 3)), **list_calls(n, m, 5)[way])
 
 
-# the next widths in the next way: each way sees narrow and wide ones
-@pytest.mark.parametrize(("d", "e", "way"), [(*w, WAYS[at % 3]) for at, w in enumerate(WIDTHS)])
+@pytest.mark.parametrize(("d", "e", "way"), meet(WIDTHS, WAYS))
 def test_widths_at_the_edges_of_blocks(d, e, way):
     check(draw((1, 1, 5, d), (1, 1, 7, d), (1, 1, 7, e)), **list_calls(5, 7, d)[way])
 
@@ -138,24 +143,26 @@ def test_empty_rows_are_zero_and_have_no_influence(kind, weigh):
     test_empty_rows.check_empty_rows(kind, weigh, PLACE)
 
 
-@pytest.mark.parametrize("poison", ["nan", "inf"])
-@pytest.mark.parametrize(
-    ("mask", "score", "weigh"),
-    [("lengths", "dot", "softmax"), ("causal", "additive", "entmax"), ("window", "gaussian", "sigmoid"),
-     ("edges", "concat", "relu"), ("document", "cosine", "sink"), ("and", "capped", "sum"),
-     ("edges", "additive", "softmax")],
-)  # fmt: skip
+POISONED = [
+    ("lengths", "dot", "softmax"), ("causal", "additive", "entmax"), ("window", "gaussian", "sigmoid"),
+    ("edges", "concat", "relu"), ("document", "cosine", "sink"), ("and", "capped", "sum"),
+    ("edges", "additive", "softmax"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mask", "score", "weigh", "poison"), meet(POISONED, ["nan", "inf"]))
 def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
     test_poison.check(mask, poison, score=test_poison.SCORES[score], weigh=WEIGHERS[weigh], backend=PLACE)
 
 
-@pytest.mark.parametrize("which", ["query", "key", "value"])
-@pytest.mark.parametrize(
-    ("mask", "score", "weigh"),
-    [("full", "dot", "softmax"), ("causal", "additive", "entmax"), ("lengths", "gaussian", "sigmoid"),
-     ("edges", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum"),
-     ("edges", "dot", "entmax 1.3")],
-)  # fmt: skip
+ATTENDED = [
+    ("full", "dot", "softmax"), ("causal", "additive", "entmax"), ("lengths", "gaussian", "sigmoid"),
+    ("edges", "concat", "hard"), ("full", "relu", "relu"), ("causal", "feature", "sum"),
+    ("edges", "dot", "entmax 1.3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mask", "score", "weigh", "which"), meet(ATTENDED, ["query", "key", "value"]))
 def test_nan_that_is_attended_shows(mask, score, weigh, which):
     scores = test_nan_shows.SCORES
     test_nan_shows.check(mask, which, score=scores[score], weigh=WEIGHERS[weigh], backend=PLACE)
