@@ -6,11 +6,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 # present only while a set-up is under way, so a broken-off one is noticed and redone from nothing
 BEGUN := $(VENV)/.stamp-begun
+# present once all that tests import was imported, and so compiled
+WARM := $(VENV)/.stamp-warm
+# where Python may not keep what it compiled, hundreds of processes would compile all of it again
+unexport PYTHONDONTWRITEBYTECODE
 # a machine with a GPU often brings its own torch: use our set-up where it exists, what is installed otherwise
 GPU_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check gpu sanitize bench bench-gpu faults kills gallery docs clean
+.PHONY: help demo test test-all check gpu sanitize bench bench-gpu faults kills gallery docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,8 +22,12 @@ help:  ## list the targets
 demo: $(READY)  ## train a translator on the phrasebook, ask it, draw what it attends to (about two minutes)
 	@$(BIN)/regard demo
 
-test: check  ## everything CI runs: check, then all tests
+test: $(READY)  ## everything CI runs: check, then the tests
+	@$(MAKE) --no-print-directory --jobs=2 check $(WARM)
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=10
+
+test-all: check  ## the same with all of its large tables, of which `make test` takes a part (half an hour)
+	@REGARD_ALL=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=10
 
 check: $(READY)  ## lint, format, types, import direction, spelling
 	@$(BIN)/ruff check --quiet .
@@ -68,5 +76,11 @@ $(READY): pyproject.toml constraints.txt
 	@if [ -e $(BEGUN) ]; then rm -rf $(VENV); fi
 	@mkdir -p $(VENV) && touch $(BEGUN)
 	@$(PYTHON) -m venv $(VENV)
+	@# older ones take twice as long
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25'
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@rm -f $(BEGUN) && touch $@
+
+# beside the checks, which leave a core idle; what cannot be collected is told by the tests themselves
+$(WARM): $(READY)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1; touch $@

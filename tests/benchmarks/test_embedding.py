@@ -11,6 +11,7 @@ import torch
 from benchmarks import embedding
 from regard.tasks.embedder import Embedder
 from tests.tasks.test_embedder import make_folder
+from tests.wide import wide
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def draw(monkeypatch) -> None:
     monkeypatch.setattr(embedding, "find_sentences", lambda count, data: (["a b", "the cat sat", "mat"] * count, "few"))
 
 
+@wide
 def test_it_is_measured(folder, capsys, monkeypatch):
     draw(monkeypatch)
     assert run(folder, "--processor") == 0

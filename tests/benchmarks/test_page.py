@@ -8,12 +8,14 @@ import sys
 import pytest
 
 from benchmarks import page
+from tests.wide import wide
 from tools import page_shots
 from tools.browser import find_chromium
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])}
 
 
+@wide
 def test_a_small_page_is_measured(tmp_path):
     if importlib.util.find_spec("playwright") is None or find_chromium() is None:
         pytest.skip("no playwright or no Chromium is installed")

@@ -8,6 +8,7 @@ import torch
 from benchmarks import translation
 from benchmarks.gpu import translation as training
 from regard.models.transformer import Config, Transformer
+from tests.wide import wide
 
 
 def test_training_is_measured_on_the_same_model(capsys):
@@ -54,6 +55,7 @@ def test_a_model_that_cannot_run_is_told_in_one_line():
     assert "n/a: ValueError: out of" in training.show("eager", [result], 1)
 
 
+@wide
 def test_decoding_is_measured(capsys):
     assert translation.main(["--quick", "--threads", "1"]) == 0
     out = capsys.readouterr().out

@@ -16,6 +16,7 @@ from regard.compare.page import LISTS, raise_powers, write_command, write_page
 from regard.compare.settings import PARTS, Settings
 from regard.compare.table import list_tables
 from tests.compare.sample import make_sample
+from tests.wide import wide
 from tools import compare_shot
 from tools.browser import Visit
 
@@ -224,11 +225,12 @@ def file(written, tmp_path_factory):
 
 def visit(browser, file, **options):
     context = browser.new_context(**options)
-    context.set_default_timeout(15000)
+    context.set_default_timeout(30_000)
     visit = Visit.begin(context)
     return visit, visit.open(file), context
 
 
+@wide
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_chromium_shows_it_without_a_fault(browser, file, scheme, width):
     viewport = {"width": width, "height": 900}

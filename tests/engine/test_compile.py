@@ -25,7 +25,7 @@ from regard.score import Additive, Cosine, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
 from tests.fused.against import BACKEND, DEVICE
 from tests.tolerances import assert_close
-from tests.wide import ALL
+from tests.wide import ALL, wide
 
 pytest.importorskip("triton")
 
@@ -94,7 +94,7 @@ BACKENDS = [BACKEND, "auto", "tiled", "reference"]
 # all but the first go through one operator: `auto` stands for them
 FEW = BACKENDS if ALL else [BACKEND, "auto"]
 # a case of which the interpreter takes seconds
-SLOW = {} if ALL else {"window", "either", "lengths", "tensor", "edges"}
+SLOW = {} if ALL else set(CASES) - {"plain", "both"}
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,17 @@ def test_sizes_that_change_do_not_compile_each_time_anew():
     assert check(lambda q, k: {"mask": Causal(), "bias": Relative(q.new_ones(2, 8))}, MANY) <= 2
 
 
+@wide
 def test_one_query_and_keys_that_grow():
     assert check(lambda q, k: {"mask": Window(3, 0), "bias": Alibi()}, [(1, m) for m in range(3, 6)]) <= 2
 
 
+@wide
 def test_bits_of_any_size():
     assert check(lambda q, k: {"mask": Causal() | Window(1, 1)}, [(4, 6), (5, 7), (6, 20)]) == 2
 
 
+@wide
 def test_numbers_that_follow_the_sizes():
     # torch has operators with symbolic integers, not numbers: one graph for each
     check(lambda q, k: {"weigh": Relu(scale=1 / k.shape[-2])}, [(4, 6), (5, 7)])

@@ -1,7 +1,7 @@
 """Which score × weigh × mask × bias the kernels are tried on: few, since the interpreter takes half a second for each.
 
-By default every sample is there, every class of a score meets every class of a weigher, and the ways that a kernel goes
-for scores and weighers meet every class of the other rooms. REGARD_FUSED=few, which `make test-all` takes, lets every
+By default every sample is there, and the ways that a kernel goes for scores and weighers meet every class of the other
+rooms, those of scores and weighers too. REGARD_FUSED=few, which `make test-all` takes, lets every
 sample of a score meet every one of a weigher, and every class of any room every class of the others;
 REGARD_FUSED=pairs lets every two samples meet, REGARD_FUSED=all takes every combination (hours).
 """
@@ -13,10 +13,10 @@ import os
 import zlib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.bias import Quadratic
-from regard.core import Online, Pointwise, Row, Score
+from regard.core import Row, Score, Weigh
 from regard.core.masks import Not, _Two
 from regard.score import Custom, Dot
 from tests.terms import Combination, combine, list_compositions, list_samples, own
@@ -54,30 +54,50 @@ def list_fitting() -> list[Terms]:
     ]
 
 
+class Names(NamedTuple):
+    """What a term is called: itself, by its class, and by the way that a kernel goes for it."""
+
+    own: str
+    kind: str
+    way: str
+
+
+# terms by their ids, of which `list_rooms` keeps all: to write one out takes long, and there are many thousand times
+_NAMES: dict[int, tuple[Any, Names]] = {}
+
+
+def name(term: Any) -> Names:
+    """Kernels go one way for products and one for features, and one more for rows that are solved first."""
+    known = _NAMES.get(id(term))
+    if known is None or known[0] is not term:
+        # a mask made of masks is like no other
+        own = repr(term)
+        kind = way = own if isinstance(term, _Two | Not) else type(term).__name__
+        if isinstance(term, Score):
+            way = "product" if term.is_dot or isinstance(term, Dot) else "features"
+        elif isinstance(term, Weigh):
+            way = "solved" if isinstance(term, Row) else "streamed"
+        known = _NAMES[id(term)] = term, Names(own, kind, way)
+    return known[1]
+
+
 def list_pairs(terms: Terms) -> set[Pair]:
-    """The pairs of names that a combination brings together."""
-    met = set()
-    for one, two in itertools.combinations(terms, 2):
+    """The pairs of names that a combination brings together, and each name by itself."""
+    names = {room: name(term) for room, term in terms.items()}
+    met = {((room, found.own), (room, found.own)) for room, found in names.items()}
+    for one, two in itertools.combinations(names, 2):
+        left, right = names[one], names[two]
         together = {one, two} == {"score", "weigh"}
-        if WALK == "ways":
-            name = _name_class if together else _name_way
-        else:
-            name = repr if WALK == "pairs" or together else _name_class
-        met.add(((one, name(terms[one])), (two, name(terms[two]))))
-    # and each sample by itself
-    return met | {((room, repr(term)), (room, repr(term))) for room, term in terms.items()}
-
-
-def _name_way(term: Any) -> str:
-    """Kernels go one way for products and one for features, and one for each kind of weigher."""
-    if isinstance(term, Score):
-        return "product" if term.is_dot or isinstance(term, Dot) else "features"
-    return next((kind.__name__ for kind in (Online, Pointwise, Row) if isinstance(term, kind)), _name_class(term))
-
-
-def _name_class(term: Any) -> str:
-    """A mask made of masks is like no other."""
-    return repr(term) if isinstance(term, _Two | Not) else type(term).__name__
+        if WALK == "pairs" or (together and WALK == "few"):
+            met.add(((one, left.own), (two, right.own)))
+        elif WALK == "few":
+            met.add(((one, left.kind), (two, right.kind)))
+        elif together:
+            met |= {((one, left.kind), (two, right.way)), ((one, left.way), (two, right.kind))}
+        elif {one, two} != {"mask", "bias"}:
+            # those two do not know of each other in any kernel
+            met.add(((one, left.way), (two, right.way)))
+    return met
 
 
 def choose() -> Iterator[Combination]:
@@ -91,21 +111,21 @@ def choose() -> Iterator[Combination]:
 def _cover(every: list[Terms]) -> list[Terms]:
     """Each pair of the rooms that have the most, with what brings the most new pairs beside it."""
     # by content, so that the order in which samples are listed decides nothing
-    every = sorted(every, key=lambda terms: zlib.crc32(repr(terms).encode()))
+    every = sorted(every, key=lambda terms: zlib.crc32(" ".join(name(x).own for x in terms.values()).encode()))
     most = ("score", "mask") if WALK == "pairs" else ("score", "weigh")
-    name = _name_class if WALK == "ways" else repr
     groups: dict[tuple[str, ...], list[tuple[Terms, set[Pair]]]] = {}
     for terms in every:
-        groups.setdefault(tuple(name(terms[room]) for room in most), []).append((terms, list_pairs(terms)))
+        group = tuple(name(terms[room]).way if WALK == "ways" else name(terms[room]).own for room in most)
+        groups.setdefault(group, []).append((terms, list_pairs(terms)))
     missing = set().union(*(pairs for group in groups.values() for _, pairs in group))
     chosen = []
     for group in groups.values():
         best, pairs = max(group, key=lambda one: len(one[1] & missing))
         missing -= pairs
         chosen.append(best)
-    # what is left, if anything, wherever it is
-    for terms, pairs in itertools.chain.from_iterable(groups.values()):
-        if pairs & missing:
-            missing -= pairs
-            chosen.append(terms)
+    # what is left, if anything, wherever it is: each time the one that brings the most
+    while missing:
+        best, pairs = max(itertools.chain.from_iterable(groups.values()), key=lambda one: len(one[1] & missing))
+        missing -= pairs
+        chosen.append(best)
     return chosen

@@ -19,6 +19,7 @@ from regard.score import Custom, Dot
 from tests.fused.against import BACKEND, DEVICE, check_combination, draw
 from tests.fused.covering import choose, list_fitting, list_pairs, list_rooms
 from tests.terms import Combination, move
+from tests.wide import thin
 
 pytest.importorskip("triton")
 CHOSEN = list(choose())
@@ -46,7 +47,7 @@ HALF = list({
 }.values())  # fmt: skip
 
 
-@pytest.mark.parametrize("at", range(len(HALF)), ids=lambda at: str(HALF[at]))
+@pytest.mark.parametrize("at", thin(range(len(HALF)), 3), ids=lambda at: str(HALF[at]))
 def test_half_precision(at: int):
     check_combination(HALF[at], (torch.bfloat16, torch.float16)[at % 2])
 

@@ -16,7 +16,7 @@ from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
 from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
 from tests.incidents.plain import VIEWS, WEIGHERS
 from tests.terms import move
-from tests.wide import ALL
+from tests.wide import ALL, thin
 
 pytest.importorskip("triton")
 # blocks have 16, 32, 64 or 128 rows: one less, just so many and one more
@@ -59,7 +59,7 @@ def test_lengths_at_the_edges_of_blocks(n, m, way):
     check(draw((1, 1, n, 5), (1, 1, m, 5), (1, 1, m, 3)), **list_calls(n, m, 5)[way])
 
 
-@pytest.mark.parametrize(("d", "e", "way"), meet(WIDTHS, WAYS))
+@pytest.mark.parametrize(("d", "e", "way"), thin(meet(WIDTHS, WAYS), 2))
 def test_widths_at_the_edges_of_blocks(d, e, way):
     check(draw((1, 1, 5, d), (1, 1, 7, d), (1, 1, 7, e)), **list_calls(5, 7, d)[way])
 
@@ -109,7 +109,7 @@ def test_sampled_keys_are_the_same_as_elsewhere():
     assert torch.equal(one, two)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", thin(VIEWS, 3))
 def test_views_are_their_copies(view):
     shapes = [(2, 2, 9, 4)] * 3
     rows = [VIEWS[view](x.detach()).requires_grad_() for x in draw(*shapes)]
@@ -136,8 +136,10 @@ def test_an_empty_axis_is_refused_by_name_and_left_to_others(sizes):
 
 @pytest.mark.parametrize(
     ("kind", "weigh"),
-    [("bool", "softmax"), ("-inf bias", "softmax"), ("causal and padding", "sink"), ("left padding", "entmax"),
-     ("window outside", "sigmoid"), ("no edge", "hard"), ("segment without keys", "sum")],
+    thin([
+        ("bool", "softmax"), ("-inf bias", "softmax"), ("causal and padding", "sink"), ("left padding", "entmax"),
+        ("window outside", "sigmoid"), ("no edge", "hard"), ("segment without keys", "sum"),
+    ], 2),
 )  # fmt: skip
 def test_empty_rows_are_zero_and_have_no_influence(kind, weigh):
     test_empty_rows.check_empty_rows(kind, weigh, PLACE)
@@ -150,7 +152,7 @@ POISONED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mask", "score", "weigh", "poison"), meet(POISONED, ["nan", "inf"]))
+@pytest.mark.parametrize(("mask", "score", "weigh", "poison"), thin(meet(POISONED, ["nan", "inf"]), 2))
 def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
     test_poison.check(mask, poison, score=test_poison.SCORES[score], weigh=WEIGHERS[weigh], backend=PLACE)
 

@@ -19,6 +19,7 @@ from regard.engine.backends.fused import look, survey
 from regard.engine.backends.fused.shapes import Shape
 from tests.fused.against import DEVICE
 from tests.fused.looking import check_look, draw, make_call
+from tests.wide import thin
 
 # no multiple of a tile, and two tiles of keys
 N, M = 5, 70
@@ -38,7 +39,7 @@ MASKS = [
 ]
 
 
-@pytest.mark.parametrize("mask", MASKS, ids=str)
+@pytest.mark.parametrize("mask", thin(MASKS, 2), ids=str)
 def test_masks(mask):
     query, key = draw(2, 1, N, 5), draw(2, 1, M, 5, seed=1)
     call = make_call(query, key, mask=mask)
@@ -83,7 +84,7 @@ def test_nan_shows_where_it_is_seen():
     assert found["map"].cpu().isnan().any(-1)[0, 0].equal(ill)
 
 
-@pytest.mark.parametrize("count", [1, 3, 5, 8, 40])
+@pytest.mark.parametrize("count", thin([1, 3, 5, 8, 40], 2))
 def test_lines_of_the_map_in_blocks(monkeypatch, count):
     """Lines of several blocks, of several pieces, and many lines in one block; the last are shorter."""
     monkeypatch.setattr(survey, "GATHER", Shape(16, 64))

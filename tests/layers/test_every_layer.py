@@ -42,7 +42,7 @@ from regard.layers import (
     convolution_as_attention,
 )
 from regard.weigh import Entmax
-from tests.wide import ALL
+from tests.wide import ALL, thin
 
 D = 8
 # the one layer that needs a package of its own
@@ -174,7 +174,7 @@ def pull(layer: Callable[..., Tensor], parameters: list[Tensor], rows: list[Tens
 
 
 @pytest.mark.parametrize("training", [True, False] if ALL else [True], ids=lambda yes: "train" if yes else "eval")
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", thin(LAYERS, 2))
 def test_compile_makes_one_graph(name, training):
     if name == "GRULayers":
         pytest.skip("torch.compile does not follow a GRU")

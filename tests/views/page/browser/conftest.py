@@ -35,7 +35,7 @@ def visit(browser, written) -> Iterator[Callable[..., object]]:
     def start(name: str, hash: str = "", **options):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"} | options)
         contexts.append(context)
-        context.set_default_timeout(8000)
+        context.set_default_timeout(30_000)
         visits.append(Visit.begin(context))
         return visits[-1].open(name if isinstance(name, pathlib.Path) else written(name), hash)
 

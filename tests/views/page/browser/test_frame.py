@@ -12,6 +12,7 @@ from regard.engine import find_weights
 from regard.engine.look import Look, look
 from regard.views.page import Page, page
 from tests.views.page.browser.hands import find_cividis, read_number, read_pixel, read_state, wait_until
+from tests.wide import wide
 
 DATA = re.compile(r'(<script type="application/json" id="regard-data">)(.*?)(</script>)', re.DOTALL)
 PAPER = (255, 255, 255)
@@ -97,6 +98,7 @@ def keep_inner(cells: dict, kind) -> dict[tuple[int, int], str]:
     return {(i, j): kind(i, j) for i, j in cells if len({kind(i + a, j + b) for a, b in around}) == 1}
 
 
+@wide
 def test_masked_cells_are_hatched_where_every_weight_is_in_the_file(visit, tmp_path):
     path = page(make(14, mask=mask.Causal()), words(14), tmp_path / "causal.html").path
     shown = visit(path, "view=map&entry=0")
@@ -155,6 +157,7 @@ def make_two(path: pathlib.Path, **changes: object) -> pathlib.Path:
     return patch(page(make(14, 3), words(14, "a"), None, other=other), path, **changes)
 
 
+@wide
 @pytest.mark.parametrize(("entry", "twin"), [(0, 6), (3, 9), (10, 4)])
 def test_compare_opens_on_the_same_head_of_the_other_run(visit, tmp_path, entry, twin):
     shown = visit(make_two(tmp_path / "two.html"), f"view=compare&entry={entry}")
@@ -163,6 +166,7 @@ def test_compare_opens_on_the_same_head_of_the_other_run(visit, tmp_path, entry,
     assert chosen == [entry, twin]
 
 
+@wide
 def test_runs_have_the_names_that_were_sent_and_layers_keep_their_numbers(visit, tmp_path):
     names = ["A: the first text …", "B: the second"]
     shown = visit(make_two(tmp_path / "two.html", models=names), "view=grid&entry=3")
@@ -236,6 +240,7 @@ def test_a_row_with_a_sink_is_left_as_it_is(visit, tmp_path):
     assert abs(read_number(shown.text_content("#view-map .bars .number")) - true) < 6e-4
 
 
+@wide
 def test_the_self_check_is_in_the_language_of_the_page(visit, tmp_path):
     made = page(make(6), words(6), None)
     entries = json.loads(DATA.search(made.html)[2])["entries"]
@@ -261,6 +266,7 @@ def test_numbers_of_tokens_stand_before_them_in_every_script(visit, tmp_path):
         assert number < token
 
 
+@wide
 def test_signs_of_chinese_stand_upright_over_columns(visit, tmp_path):
     labels = ["我", "知道", " 北京", "far", "。"]
     shown = visit(page(make(5), labels, tmp_path / "upright.html").path, "view=map&entry=0")
@@ -272,6 +278,7 @@ def test_signs_of_chinese_stand_upright_over_columns(visit, tmp_path):
     assert {"知", "道", "北", "京"} <= {text for text, is_turned in shown.evaluate("window.written") if not is_turned}
 
 
+@wide
 def test_the_map_fits_the_window_and_says_how_to_zoom(visit):
     for name in ("self", "long"):
         shown = visit(name, "view=map&entry=0")

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.views.page.browser.hands import wait_until
+from tests.wide import thin, wide
 
 # what has the keyboard: its identity, and whether it can be seen that it has
 FOCUS = """() => {
@@ -175,6 +176,7 @@ def test_no_key_works_while_a_word_is_typed(visit):
     assert view(page) == "text"
 
 
+@wide
 def test_search_finds_words_across_tokens(visit):
     page = visit("self", "view=text")
     page.wait_for_selector("#view-text .token")
@@ -194,7 +196,8 @@ def test_search_finds_words_across_tokens(visit):
     assert page.inner_text("#search-count") == "0 of 0"
 
 
-@pytest.mark.parametrize("name", ["self", "translation", "image", "graph"])
+@wide
+@pytest.mark.parametrize("name", thin(["self", "translation", "image", "graph"], 3))
 def test_tab_reaches_everything_and_is_seen(visit, name):
     page = visit(name)
     tabs = page.eval_on_selector_all("[role=tab]", "all => all.map((tab) => tab.id.slice(4))")
@@ -221,9 +224,10 @@ def test_tab_reaches_everything_and_is_seen(visit, name):
         assert not left, f"{tab}: Tab does not reach {left}"
 
 
+@wide
 @pytest.mark.parametrize(
     ("name", "hash", "selector", "keys"),
-    [
+    thin([
         ("self", "view=grid", "#view-grid .thumb[tabindex='0']", ["ArrowRight", "Shift+ArrowDown", "g", "l", "d"]),
         ("self", "view=map", "#view-map .map-over", ["ArrowDown", "z", "0", "Shift+ArrowRight", "l", "d", "s"]),
         ("self", "view=text", "#text-tokens", ["ArrowRight", "ArrowDown", "Shift+ArrowRight", "w", "r", "d", "l"]),
@@ -235,7 +239,7 @@ def test_tab_reaches_everything_and_is_seen(visit, name):
         ("translation", "view=align&entry=4", "#align-targets button", ["ArrowRight", "s", "Shift+ArrowRight", "l"]),
         ("image", "view=image", "#image-layer", ["ArrowRight", "ArrowDown", "Shift+ArrowRight", "l"]),
         ("graph", "view=graph", "#graph-picture .node", ["ArrowRight", "Enter", "Shift+ArrowRight", "l", "d"]),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_the_focus_is_never_lost(visit, name, hash, selector, keys):
     page = visit(name, hash)

@@ -9,6 +9,7 @@ import pytest
 from regard.views.page import build
 from tests.views.page.browser import pages
 from tests.views.page.browser.hands import WORDS, read_png, read_state, wait_until
+from tests.wide import thin, wide
 from tools.browser import Visit
 
 VOCABULARY = {
@@ -52,7 +53,7 @@ def test_every_word_is_there_in_both_languages():
     assert len(used) > 40
 
 
-@pytest.mark.parametrize("name", ["self", "translation", "image", "graph"])
+@pytest.mark.parametrize("name", thin(["self", "translation", "image", "graph"], 3))
 def test_chinese_leaves_no_english_word(visit, name):
     page = visit(name, "lang=zh")
     assert page.get_attribute("html", "lang") == "zh-Hans"
@@ -70,6 +71,7 @@ def test_chinese_leaves_no_english_word(visit, name):
             page.keyboard.press("Escape")
 
 
+@wide
 def test_changing_the_language_changes_what_is_shown(visit):
     page = visit("self", "view=text")
     page.wait_for_selector("#view-text .token")
@@ -112,6 +114,7 @@ def test_the_address_keeps_what_is_shown(visit):
     assert again.inner_text("#view-text") == page.inner_text("#view-text")
 
 
+@wide
 def test_two_frames_of_a_notebook_at_once(browser, tmp_path):
     host = tmp_path / "notebook.html"
     frames = "".join(pages.make(name).page._repr_html_() for name in ("self", "translation"))
@@ -151,7 +154,7 @@ AXE = """async ([place, only]) => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["self", "translation", "image", "graph"])
+@pytest.mark.parametrize("name", thin(["self", "translation", "image", "graph"], 3))
 def test_axe_finds_nothing_serious(visit, name):
     package = pytest.importorskip("axe_playwright_python")
     axe = (pathlib.Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")

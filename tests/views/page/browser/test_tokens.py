@@ -7,6 +7,7 @@ import pytest
 
 from tests.views.page.browser import pages
 from tests.views.page.browser.hands import assert_near, read_table, read_titles, wait_until
+from tests.wide import wide
 
 
 def change_data(page, change) -> str:
@@ -58,6 +59,7 @@ def test_text_follows_to_a_head_of_a_longer_text(visit):
         assert_near(weight, float(weights[3, key]), f"key {key}")
 
 
+@wide
 def test_keys_that_are_shifted_have_their_own_labels(visit):
     made = pages.make("shifted")
     page = visit("shifted", "view=text&entry=2&query=0")
@@ -165,6 +167,7 @@ def test_quotes_hold_no_sign_of_a_space(visit):
     assert read_chosen(page, "text-tokens") == ["·because"]
 
 
+@wide
 def test_received_attention_is_of_no_row(visit):
     page = visit("self", "view=text&entry=0&query=7&pinned=1")
     page.wait_for_selector("#view-text .token.query")
@@ -176,6 +179,7 @@ def test_received_attention_is_of_no_row(visit):
     assert "every query" in page.inner_text("#text-note")
 
 
+@wide
 def test_chinese_labels_stand_upright(visit):
     page = visit("translation", "view=align&entry=4")
     page.wait_for_selector("#align-map .arc-token")

@@ -15,6 +15,7 @@ from tests.views.page.browser.hands import (
     read_titles,
     wait_until,
 )
+from tests.wide import wide
 
 TABS = {
     "self": ["grid", "map", "text", "arcs", "compare", "table"],
@@ -130,6 +131,7 @@ def test_the_overview_is_sorted_by_what_it_says(visit, name, key):
     assert shown == [4 * layer + head for layer, head in pages.make("self").sort(key)]
 
 
+@wide
 def test_the_page_says_what_it_leaves_out(visit):
     assert "Details of all 2 heads; any row of 2 heads from query and key" in visit("long").inner_text("header")
     assert "Details" not in visit("self").inner_text("header")
@@ -292,6 +294,7 @@ def test_zooming_in_reaches_exact_weights_and_says_so(visit):
     wait_until(page, "document.querySelector('#view-map .bar .note.grow').textContent.includes('Means over')")
 
 
+@wide
 def test_a_map_without_query_and_key_says_why_it_stays_coarse(visit):
     page = visit("additive", "view=map&entry=0&zoom=0,20,0,20")
     wait_until(
@@ -312,6 +315,7 @@ def test_hidden_sinks_are_left_out_and_the_rest_adds_to_one(visit):
         assert_near(value, float(rest[key - 1]), f"key {key} without the first")
 
 
+@wide
 def test_a_long_text_keeps_few_tokens_in_the_document(visit):
     page = visit("many", "view=text")
     page.wait_for_selector("#view-text .token")
