@@ -23,6 +23,7 @@ from tests import canaries  # noqa: E402
 from tests.counts import pytest_terminal_summary  # noqa: E402, F401
 from tests.fuzz import publish  # noqa: E402
 from tests.fuzz.settings import read_shard  # noqa: E402
+from tests.wide import is_taken  # noqa: E402
 
 # without a GPU, Triton's kernels run in its interpreter; it looks at this when it is imported, which nothing did so far
 if not torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
@@ -118,12 +119,22 @@ def pytest_configure(config: pytest.Config):
     torch.set_num_threads(1)
 
 
+def is_left_out(item: pytest.Item) -> bool:
+    """Whether an item of a thinned table is not in the part of this run; what has no parameters always is."""
+    mark = item.get_closest_marker("thin")
+    return mark is not None and hasattr(item, "callspec") and not is_taken(item.callspec.id, *mark.args)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
     if "REGARD_SHARD" in os.environ:
         # one of several processes that share the tests, as 3/8
         at, of = read_shard(os.environ["REGARD_SHARD"])
         config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % of != at])
         items[:] = items[at::of]
+    left = [item for item in items if is_left_out(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not is_left_out(item)]
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="no CUDA device")

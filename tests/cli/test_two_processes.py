@@ -9,13 +9,13 @@ import pytest
 
 from regard.tasks.state import load_state
 from tests.cli.kinds import KINDS
-from tests.wide import ALL
+from tests.wide import wide
 
 for package in ("lightning", "torchmetrics"):
     pytest.importorskip(package)
 
 # a task of labels, and one of pairs
-TASKS = ("tag", "translate") if ALL else ("tag",)
+TASKS = ("tag", "translate")
 TWICE = """
 import json, signal, sys
 from regard.cli import main
@@ -39,6 +39,7 @@ for task, arguments in zip((LabelTask, TranslateTask), json.loads(sys.argv[1])):
 """
 
 
+@wide
 def test_two_processes_learn_what_one_does_with_twice_the_batch(command, data, tmp_path):
     (tmp_path / "twice.py").write_text(TWICE)
     lines = {name: name_job(name, data(name)) for name in TASKS}

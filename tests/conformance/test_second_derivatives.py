@@ -29,7 +29,7 @@ OTHERS = [
     (Dot(), Relu(power=3)),
 ]
 
-STEP = 5 if ALL else 27
+STEP = 5 if ALL else 55
 PAIRS = [
     *((score, weigh) for score in SMOOTH for weigh in WEIGHS),
     *((Recipe.of(score), Recipe.of(weigh)) for score, weigh in OTHERS),
@@ -47,7 +47,7 @@ def test_second_derivatives_are_slopes(at, backend, record_property):
             options = {**DIFFERENCES, "gen_non_contig_grad_outputs": True}
             assert gradgradcheck(case.attend(backend), case.inputs, **options), case
         tested += 1
-    assert tested == 11 if ALL else tested >= 2
+    assert tested == 11 if ALL else tested >= 1
     record_property("combinations of classes under gradgradcheck", tested)
 
 

@@ -127,6 +127,7 @@ def test_learned(name, inside, backend):
 MANY = [(4, 6), (5, 7), (6, 9), (6, 4)] if ALL else [(4, 6), (6, 9), (6, 4)]
 
 
+@wide
 def test_sizes_that_change_do_not_compile_each_time_anew():
     # the diagonal moves with the sizes: m - n must not be a constant of the graph
     assert check(lambda q, k: {"mask": Causal(), "bias": Relative(q.new_ones(2, 8))}, MANY) <= 2

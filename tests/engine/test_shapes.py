@@ -13,6 +13,8 @@ from tests.primes import noise
 from tests.terms import cotangent
 from tests.tolerances import assert_all_close, assert_close
 
+pytestmark = pytest.mark.thin(2)
+
 BACKENDS = ["reference", "tiled", "sdpa"]
 NAMES = ["output", "gradient of query", "gradient of key", "gradient of value"]
 every_backend = pytest.mark.parametrize("backend", BACKENDS)

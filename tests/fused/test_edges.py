@@ -16,7 +16,7 @@ from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
 from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
 from tests.incidents.plain import VIEWS, WEIGHERS
 from tests.terms import move
-from tests.wide import ALL, thin
+from tests.wide import ALL, thin, wide
 
 pytest.importorskip("triton")
 # blocks have 16, 32, 64 or 128 rows: one less, just so many and one more
@@ -181,6 +181,7 @@ def test_small_features_keep_their_digits(size):
     assert (found.double() - wanted).norm() <= 2**-7 * wanted.norm()
 
 
+@wide
 def test_calls_repeat_to_the_bit():
     terms = {"mask": Causal(), "bias": Dense(weight(2, 1, 65)), "dropout": 0.2}
     terms = {name: move(term, DEVICE, torch.float32) for name, term in terms.items()}

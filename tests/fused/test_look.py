@@ -19,7 +19,7 @@ from regard.engine.backends.fused import look, survey
 from regard.engine.backends.fused.shapes import Shape
 from tests.fused.against import DEVICE
 from tests.fused.looking import check_look, draw, make_call
-from tests.wide import thin
+from tests.wide import thin, wide
 
 # no multiple of a tile, and two tiles of keys
 N, M = 5, 70
@@ -91,6 +91,7 @@ def test_lines_of_the_map_in_blocks(monkeypatch, count):
     check_look(draw(1, 1, 37, 5), draw(1, 1, 17, 5, seed=1), Wanted(2, (), count, 3), mask=Causal(-9))
 
 
+@wide
 def test_lines_in_parts_that_fill_their_blocks(monkeypatch):
     """Pieces of 4 rows, 3 to a line and 4 to a block: four lines fill three blocks."""
     monkeypatch.setattr(survey, "GATHER", Shape(16, 64))
@@ -174,6 +175,7 @@ def test_more_keys_above_the_bar_than_a_list_has_room_for(written):
     assert written == [1]
 
 
+@wide
 @pytest.mark.parametrize("budget", [1, 60_000])
 def test_in_parts_it_is_the_same(monkeypatch, budget):
     rows = draw(1, 2, N, 5), draw(1, 2, M, 5, seed=1)

@@ -119,7 +119,7 @@ def draw_all(seed: int = SEED, calls: int = CALLS) -> tuple[Draw, ...]:
     drawn: list[Draw] = []
     for at in range(calls):
         # torch's kernels take few of all combinations: steer one call in four towards them
-        candidates = [_draw(dice, for_torch=at % 4 == 0) for _ in range(8 if missing else 1)]
+        candidates = [_draw(dice, for_torch=at % 4 == 0) for _ in range(24 if missing else 1)]
         best = max(candidates, key=lambda c: len(c.pairs() & missing)) if missing else candidates[0]
         missing -= best.pairs()
         drawn.append(best)

@@ -1,4 +1,4 @@
-"""600 random calls on every backend, 2,000 under make test-all, each judged by the rule in `judge`.
+"""500 random calls on every backend, 2,000 under make test-all, each judged by the rule in `judge`.
 
 README.md says how to make more of them, or others, and how to run one again.
 """

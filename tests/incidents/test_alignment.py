@@ -9,6 +9,8 @@ from regard.mask import Causal, Lengths, Window
 from regard.score import Additive
 from tests.incidents.plain import BACKENDS, WEIGHERS, assert_all_near, assert_near, call, make, run
 
+pytestmark = pytest.mark.thin(3)
+
 T = 13
 
 

@@ -10,6 +10,8 @@ import torch
 from regard.score import Bilinear
 from tests.incidents.plain import BACKENDS, assert_all_near, attend_plainly, cosines, make, run
 
+pytestmark = pytest.mark.thin(3)
+
 LAYOUTS = {
     "heads outside": lambda x: x,
     "heads inside": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),

@@ -8,6 +8,8 @@ from regard.engine.tiles import layout
 from regard.mask import Causal
 from tests.incidents.plain import BACKENDS, WEIGHERS, assert_all_near, assert_near, assert_same_bits, make, run
 
+pytestmark = pytest.mark.thin(3)
+
 DROPPING = ("reference", "tiled", "auto")
 
 

@@ -13,6 +13,8 @@ from regard.score import Additive, Concat, Cosine, Dot, Gaussian
 from tests.incidents.plain import BACKENDS, WEIGHERS, assert_all_near, assert_near, cosines, make, run, split
 from tests.terms import move
 
+pytestmark = pytest.mark.thin(3)
+
 # sequences, queries, keys
 SIZES = [(0, 3, 5), (2, 0, 5), (2, 3, 0), (2, 0, 0), (0, 0, 0)]
 

@@ -20,6 +20,8 @@ from tests.incidents.plain import (
     run,
 )
 
+pytestmark = pytest.mark.thin(3)
+
 N, M = 7, 11
 ROWS = torch.ones(2, 1, N, M, dtype=torch.bool)
 ROWS[:, :, 2] = False

@@ -13,16 +13,17 @@ import pytest
 import torch
 
 from regard.tasks.folder import RunFolder
-from tests.wide import ALL
+from tests.wide import wide
 from tools.compare_runs import DifferenceError, compare
 
 for package in ("lightning", "safetensors", "tokenizers"):
     pytest.importorskip(package)
 
 
+@wide
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_few_kills():
-    kills, saves = (4, 2) if ALL else (1, 1)
+    kills, saves = 4, 2
     counts = ("--kills", str(kills), "--saves", str(saves), "--terms", "1", "--full", "1", "--kinds", "1")
     done = subprocess.run(
         [sys.executable, "-m", "tools.kill_runs", *counts],

@@ -12,6 +12,8 @@ from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Gaussian
 from regard.weigh import Softmax
 from tests.incidents.plain import BACKENDS, assert_near, attend_plainly, cosines, make, run
 
+pytestmark = pytest.mark.thin(3)
+
 SHIFTS = [-1e4, -200.0, -100.0, -88.8, 0.0, 88.8, 200.0, 1e4]
 
 

@@ -8,6 +8,8 @@ from regard.score import Additive, Concat, Cosine, Dot, Feature, Gaussian
 from tests.incidents.plain import BACKENDS, WEIGHERS, make, run
 from tests.wide import thin
 
+pytestmark = pytest.mark.thin(3)
+
 MASKS = {
     "full": Full(),
     "causal": Causal(),

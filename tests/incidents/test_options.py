@@ -15,6 +15,8 @@ from regard.weigh import Softmax
 from tests.fuzz.pairs import write_uniform
 from tests.incidents.plain import BACKENDS, assert_all_near, assert_near, attend_plainly, cosines, make, run, split
 
+pytestmark = pytest.mark.thin(3)
+
 B, H, N, M, D = 2, 3, 5, 7, 11
 NOISE = torch.Generator().manual_seed(4)
 ALLOWED = torch.rand(B, 1, N, M, generator=NOISE) < 0.6

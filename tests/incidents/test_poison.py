@@ -7,6 +7,8 @@ from regard.mask import Allowed, Causal, Document, Edges, Lengths, Window
 from regard.score import Additive, Concat, Cosine, Dot, Gaussian
 from tests.incidents.plain import BACKENDS, WEIGHERS, assert_same_bits, make, run
 
+pytestmark = pytest.mark.thin(3)
+
 N, M = 5, 11
 POISONS = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "largest": torch.finfo(torch.float32).max}
 # masks, with the keys that no query sees and the queries that see no key

@@ -11,6 +11,8 @@ from regard.mask import Causal, Full
 from regard.score import Additive, Concat, Cosine, Dot, Gaussian
 from tests.incidents.plain import BACKENDS, VIEWS, assert_all_near, assert_near, make, run, split
 
+pytestmark = pytest.mark.thin(3)
+
 B, H, N, D = 2, 3, 9, 4
 WEIGHT = torch.tensor([0.3, -1.0, 0.8, 0.1])
 SCORES = {

@@ -8,6 +8,8 @@ from regard.score import Dot
 from regard.weigh import Entmax, Hard, Softmax, Sparsemax
 from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, slopes
 
+pytestmark = pytest.mark.thin(2)
+
 BACKENDS = ["reference", "tiled", "auto"]
 
 

@@ -8,6 +8,8 @@ from regard.engine.tiles import layout
 from regard.mask import Allowed, Causal, Lengths
 from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, slopes
 
+pytestmark = pytest.mark.thin(2)
+
 BACKENDS = ["reference", "tiled"]
 
 

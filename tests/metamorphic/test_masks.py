@@ -8,6 +8,8 @@ from regard.core import Tile
 from regard.engine.tiles import layout
 from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, slopes
 
+pytestmark = pytest.mark.thin(2)
+
 
 def write_out(mask, drawn, tile=None):
     tile = drawn.sizes.whole() if tile is None else tile

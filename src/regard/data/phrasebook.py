@@ -11,7 +11,7 @@ import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from regard.core import RegardError
 
@@ -168,13 +168,17 @@ def list_choices(pattern: str) -> Iterator[dict[str, tuple[str, str, str]]]:
             yield filled
 
 
-def _fill(pattern: str) -> Iterator[Pair]:
+@cache
+def _fill(pattern: str) -> tuple[Pair, ...]:
     """All sentences of a pattern."""
     source, target = pattern.split(" = ")
+    found = []
     for filled in list_choices(pattern):
         forms = {gap: english for gap, (_, english, _) in filled.items()}
         plurals = {f"{gap}+": plural for gap, (_, _, plural) in filled.items()}
-        yield _put(source, {gap: chinese for gap, (chinese, _, _) in filled.items()}), _put(target, forms | plurals)
+        chinese = {gap: words[0] for gap, words in filled.items()}
+        found.append((_put(source, chinese), _put(target, forms | plurals)))
+    return tuple(found)
 
 
 def _put(text: str, words: dict[str, str]) -> str:

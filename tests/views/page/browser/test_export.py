@@ -11,6 +11,7 @@ import pytest
 from tests.views.page.browser import pages
 from tests.views.page.browser.hands import read_png
 from tests.views.page.payloads import PAYLOADS
+from tests.wide import wide
 
 
 def save(page, id: str) -> tuple[str, bytes]:
@@ -48,6 +49,7 @@ def test_every_view_as_svg_is_xml_without_script(visit):
         assert {"text": "animal", "arcs": "animal", "table": "animal"}.get(view, "") in text
 
 
+@wide
 @pytest.mark.parametrize("view", ["map", "text"])
 def test_a_view_as_png_is_a_picture_with_something_on_it(visit, view):
     page = visit("self", f"view={view}&entry=1")
@@ -108,6 +110,7 @@ def test_no_cell_of_a_csv_begins_like_a_formula(visit):
         assert "'-2+3" in cells or button == "export-row"
 
 
+@wide
 def test_pictures_of_hostile_names_are_sound(visit):
     page = visit("hostile", "view=arcs")
     page.wait_for_selector("#arcs-picture .arc-token")

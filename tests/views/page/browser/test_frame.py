@@ -112,6 +112,7 @@ def test_masked_cells_are_hatched_where_every_weight_is_in_the_file(visit, tmp_p
         assert kind == "weight" or zero not in cells[pair]
 
 
+@wide
 def test_nan_is_neither_masked_nor_zero(visit, tmp_path):
     path = spoil(14, 5).save(tmp_path / "nan.html")
     shown = visit(path, "view=map&entry=0")
@@ -218,6 +219,7 @@ def test_a_view_that_the_page_has_not_is_the_overview(visit, tmp_path):
     assert shown.get_attribute("#tab-map", "aria-selected") == "true"
 
 
+@wide
 def test_complete_rows_of_a_softmax_add_to_one(visit, tmp_path):
     query, key = draw(300, 6, 3, sharp=12.0)
     path = page({"layer.0": look(query, key, mask=mask.Causal(), keep=True)}, words(300), tmp_path / "long.html").path

@@ -60,6 +60,7 @@ def listed(page) -> dict[str, str]:
     return dict(rows)
 
 
+@wide
 def test_every_key_of_the_help_works(visit):
     page = visit("translation", "view=text&entry=2&query=3")
     page.wait_for_selector("#view-text .token.query")
@@ -255,6 +256,7 @@ def test_the_focus_is_never_lost(visit, name, hash, selector, keys):
     assert not lost
 
 
+@wide
 def test_the_listbox_names_its_chosen_token(visit):
     page = visit("self", "view=text&query=3")
     page.wait_for_selector("#view-text .token.query")
@@ -264,6 +266,7 @@ def test_the_listbox_names_its_chosen_token(visit):
     assert page.get_attribute("#text-tokens-4", "aria-selected") == "true"
 
 
+@wide
 def test_a_row_is_said_aloud(visit):
     page = visit("self", "view=text&query=3")
     page.wait_for_selector("#view-text .token.query")

@@ -82,6 +82,7 @@ def test_keys_that_are_shifted_have_their_own_labels(visit):
     assert page.locator("#arcs-picture .arc-title").all_text_contents() == ["target", "inputs"]
 
 
+@wide
 @pytest.mark.parametrize("produced", [True, False, None])
 def test_alignment_says_what_its_rows_are(visit, tmp_path, produced):
     def tell(data):
@@ -102,6 +103,7 @@ def test_alignment_says_what_its_rows_are(visit, tmp_path, produced):
     assert page.inner_text("#align-source-title") == "键：源文本"
 
 
+@wide
 def test_weights_that_are_no_numbers_are_marked(visit):
     page = visit("broken", "view=text&entry=0&query=4")
     page.wait_for_selector("#view-text .token.unknown")
@@ -127,6 +129,7 @@ def test_weights_that_are_no_numbers_are_marked(visit):
     page.wait_for_selector("#arcs-broken", state="hidden")
 
 
+@wide
 def test_a_text_from_right_to_left_runs_so(visit):
     page = visit("persian", "view=text&entry=0&query=1")
     page.wait_for_selector("#view-text .token.query")
