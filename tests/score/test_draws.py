@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -71,6 +73,19 @@ def test_many_tiles_have_the_slope_of_what_they_drew(mask):
 
         with cut(1, 2, 2, 3):
             assert gradcheck(compute, [x[:1, :, :4].clone().requires_grad_() for x in ROWS])
+
+
+@pytest.mark.parametrize("source", [random.random, np.random.rand], ids=["Python's", "NumPy's"])
+def test_generators_that_are_not_torchs(source):
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        return (source() + source()) * query @ key.mT
+
+    found, expected = [], []
+    for made, backend in ((found, "tiled"), (expected, "reference")):
+        random.seed(3)
+        np.random.seed(3)
+        made += pull(score, backend=backend)
+    assert_all_close(found, expected, NAMES)
 
 
 def test_a_module_with_dropout_trains():

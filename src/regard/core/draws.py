@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +18,8 @@ from regard.core.errors import RegardError
 class Source(NamedTuple):
     """Where random numbers come from: how its state is read, and set."""
 
-    read: Callable[[], Tensor]
-    write: Callable[[Tensor], object]
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
 
 
 class Draws:
@@ -39,12 +41,12 @@ class Draws:
         self.sources = list(sources)
         # whether it is known already that something will be drawn
         self.is_random = is_random
-        self.before: list[Tensor] = []
-        self.after: list[Tensor] = []
+        self.before: list[Any] = []
+        self.after: list[Any] = []
 
     @property
     def drew(self) -> bool:
-        return not all(map(torch.equal, self.before, self.after))
+        return not all(map(_equal, self.before, self.after))
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -81,7 +83,7 @@ class Draws:
         with self.undone():
             self._write(self.before)
             yield
-            if not all(map(torch.equal, self.after, self._read())):
+            if not all(map(_equal, self.after, self._read())):
                 raise RegardError(
                     f"score function {self.name} drew other random numbers in backward than in forward: let it draw as"
                     " many on each tile, and change nothing between (train() or eval()), or use backend='reference'."
@@ -95,19 +97,39 @@ class Draws:
                 " Use backend='reference'."
             )
 
-    def _read(self) -> list[Tensor]:
+    def _read(self) -> list[Any]:
         return [source.read() for source in self.sources]
 
-    def _write(self, states: list[Tensor]) -> None:
+    def _write(self, states: list[Any]) -> None:
         for source, state in zip(self.sources, states, strict=True):
             source.write(state)
 
 
 def list_sources(device: torch.device, generators: Iterable[torch.Generator] = ()) -> list[Source]:
-    """torch's own generators of the CPU and of a device, and these."""
-    sources = [Source(torch.get_rng_state, torch.set_rng_state)]
+    """Python's and NumPy's generators, torch's own of the CPU and of a device, and these."""
+    sources = [
+        Source(random.getstate, random.setstate),
+        Source(_read_numpy, _write_numpy),
+        Source(torch.get_rng_state, torch.set_rng_state),
+    ]
     if device.type == "cuda":
         sources.append(
             Source(partial(torch.cuda.get_rng_state, device), partial(torch.cuda.set_rng_state, device=device))
         )
     return sources + [Source(generator.get_state, generator.set_state) for generator in generators]
+
+
+def _read_numpy() -> tuple[Any, ...]:
+    """NumPy's global state, its numbers as bytes: two arrays have no one truth value, two states do."""
+    state: Any = np.random.get_state()
+    name, numbers, *rest = state
+    return name, numbers.tobytes(), *rest
+
+
+def _write_numpy(state: tuple[Any, ...]) -> None:
+    name, numbers, *rest = state
+    np.random.set_state((name, np.frombuffer(numbers, np.uint32), *rest))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, Tensor) else one == other
