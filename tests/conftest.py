@@ -119,10 +119,18 @@ def pytest_configure(config: pytest.Config):
     torch.set_num_threads(1)
 
 
-def is_left_out(item: pytest.Item) -> bool:
-    """Whether an item of a thinned table is not in the part of this run; what has no parameters always is."""
-    mark = item.get_closest_marker("thin")
-    return mark is not None and hasattr(item, "callspec") and not is_taken(item.callspec.id, *mark.args)
+def list_left_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The rows of thinned tables that are not in the part of this run; of each table there is one at least."""
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("thin") and hasattr(item, "callspec"):
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left: set[pytest.Item] = set()
+    for rows in tables.values():
+        one_in = rows[0].get_closest_marker("thin").args[0]
+        taken = [row for row in rows if is_taken(row.callspec.id, one_in)] or rows[:1]
+        left.update(row for row in rows if row not in taken)
+    return left
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
@@ -131,10 +139,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         at, of = read_shard(os.environ["REGARD_SHARD"])
         config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % of != at])
         items[:] = items[at::of]
-    left = [item for item in items if is_left_out(item)]
+    left = list_left_out(items)
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not is_left_out(item)]
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="no CUDA device")

@@ -30,13 +30,19 @@ from tools.verdicts import Count, Verdict, show
 
 ROOT = pathlib.Path(__file__).parents[1]
 ENOUGH = 0.95
+# stages that are a fault's own tests, its room, and the next of what judges it
+NEAR = 3
 
 
 def judge(
-    root: pathlib.Path, faults: Sequence[Fault], first: Sequence[str], jobs: int, limit: float, clean: bool
-) -> Iterator[Verdict]:
-    """Each fault with what caught it, as they are found; `limit` is for one stage of one fault."""
-    stages = {fault.what: plan_stages(root, fault, first) for fault in faults}
+    root: pathlib.Path, faults: Sequence[Fault], first: Sequence[str], jobs: int, limit: float, clean: bool,
+    near: bool = False,
+) -> Iterator[Verdict]:  # fmt: skip
+    """Each fault with what caught it, as they are found; `limit` is for one stage of one fault.
+
+    `near` looks no further than its own room, and has no verdict on what that lets pass.
+    """
+    stages = {fault.what: plan_stages(root, fault, first)[: NEAR if near else None] for fault in faults}
     with tempfile.TemporaryDirectory(prefix="faults-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[pathlib.Path] = SimpleQueue()
         for number in range(jobs):
@@ -73,7 +79,8 @@ def judge(
             if clean:
                 list(pool.map(pass_clean, gather_tests(stage for own in stages.values() for stage in own)))
             for found in as_completed([pool.submit(examine, fault) for fault in faults]):
-                yield found.result()
+                if found.result().caught or not near:
+                    yield found.result()
         finally:
             # whoever stops does not wait for the rest
             pool.shutdown(wait=False, cancel_futures=True)
@@ -94,14 +101,15 @@ def check_texts(root: pathlib.Path, faults: Iterable[Fault]) -> None:
 
 
 def name_commit(root: pathlib.Path) -> str:
-    """The commit that is judged, and whether the tree has changed since; unknown without git."""
+    """The last commit of code and tests, and whether they have changed since; unknown without git."""
 
     def ask(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changes = " with changes" if ask("status", "--porcelain", "src", "tests") else ""
-        return ask("rev-parse", "--short", "HEAD") + changes
+        judged = "src", "tests", "tools/faults"
+        changes = " with changes" if ask("status", "--porcelain", *judged) else ""
+        return ask("log", "-1", "--format=%h", "--", *judged) + changes
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -126,6 +134,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, P
     add("--first", action="append", metavar="PATH", help="tests to run first, may be repeated")
     add("--jobs", type=read_count, default=cores, metavar="N", help="faults examined at a time (default: the cores)")
     add("--limit", type=read_count, default=900, metavar="S", help="seconds for one stage of a fault (default 900)")
+    add("--near", action="store_true", help="leave those open that the tests of their own room do not catch: quick")
     add("--skip-clean", action="store_true", help="trust that the tests pass without a fault")
     page, kept = (functools.partial(read_path, suffix) for suffix in (".md", ".json"))
     add("--out", type=page, metavar="FILE.md", help="write the count after every fault, and FILE.json beside it")
@@ -177,7 +186,8 @@ def count_faults(faults: Sequence[Fault], options: argparse.Namespace, command: 
         print(f"{len(count.verdicts)} were judged before.")
     before, began, todo = count.seconds, time.monotonic(), count.todo
     clean = not options.skip_clean
-    found = judge(ROOT, todo, options.first or (), options.jobs, options.limit, clean) if todo else ()
+    ways = options.first or (), options.jobs, options.limit, clean, options.near
+    found = judge(ROOT, todo, *ways) if todo else ()
     for verdict in found:
         count.verdicts[verdict.fault.what] = verdict
         count.seconds = before + time.monotonic() - began

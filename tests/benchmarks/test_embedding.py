@@ -42,6 +42,7 @@ def test_it_is_measured(folder, capsys, monkeypatch):
     assert "target 1.2 × beside transformers as they come" in out
 
 
+@wide
 def test_other_vectors_are_found_out(folder, capsys, monkeypatch):
     draw(monkeypatch)
     real = Embedder.embed

@@ -11,6 +11,7 @@ from regard.models.transformer import Config, Transformer
 from tests.wide import wide
 
 
+@wide
 def test_training_is_measured_on_the_same_model(capsys):
     assert training.main(["--device", "cpu", "--tiny", "--eager", "--rounds", "1"]) == 0
     out = capsys.readouterr().out

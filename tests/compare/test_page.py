@@ -247,6 +247,7 @@ def test_chromium_shows_it_without_a_fault(browser, file, scheme, width):
     assert not faults
 
 
+@wide
 def test_axe_finds_nothing(browser, file):
     package = pytest.importorskip("axe_playwright_python")
     axe = (pathlib.Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from tests.tolerances import DIFFERENCES
 from tests.wide import ALL, is_taken
 
 # masks × biases of tests/primes.py that fit one another, of which one in so many is taken with a score and a weigher
-CASES, ONE_IN = 55, 8
+CASES, ONE_IN = 55, 12
 
 
 def name(recipe: Recipe) -> str:

@@ -36,6 +36,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("backend", ["reference", "tiled"])
 @pytest.mark.parametrize("at", range(len(PAIRS)), ids=[f"{s.name}-{w.name}" for s, w in PAIRS])
 def test_second_derivatives_are_slopes(at, backend, record_property):

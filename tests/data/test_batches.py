@@ -8,6 +8,7 @@ import torch
 
 from regard.core import RegardError
 from regard.data import BOS, EOS, PAD, Batch, Batches, pad, read_aligned, train_tokenizer
+from tests.wide import wide
 
 
 def draw_pairs(count: int, seed: int = 0, longest: int = 30) -> list[tuple[list[int], list[int]]]:
@@ -189,6 +190,7 @@ def test_a_start_beyond_the_end_is_named():
     assert str(error.value) == "start must be from 0 to 2 (the number of batches), got 3."
 
 
+@wide
 def test_multi30k(data):
     texts = list(zip(*read_aligned(*(data / "multi30k" / f"train.{x}.gz" for x in ("en", "de"))), strict=True))
     tokenizer = train_tokenizer([*texts[0], *texts[1]], vocab_size=8000)

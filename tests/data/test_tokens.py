@@ -17,6 +17,7 @@ import pytest
 from regard.core import RegardError
 from regard.data import BOS, EOS, PAD, UNK, Tokenizer, read_aligned, read_pairs, train_tokenizer
 from regard.data import tokens as room
+from tests.wide import wide
 
 pytest.importorskip("tokenizers")
 
@@ -342,6 +343,7 @@ def test_mutated_files_are_read_or_refused(tmp_path, kind):
     assert not any("\n" in line for line in refused)
 
 
+@wide
 def test_real_text(data):
     chinese = [target for _, target in read_pairs(data / "tatoeba" / "cmn-eng.zip")][::5]
     german = [target for _, target in read_aligned(*(data / "multi30k" / f"train.{x}.gz" for x in ("en", "de")))][::5]

@@ -178,6 +178,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("needs_grad", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("name", CALLS)
 def test_the_estimated_peak_is_near_the_measured_one(name, needs_grad):

@@ -19,7 +19,7 @@ from regard.score import Custom, Dot
 from tests.fused.against import BACKEND, DEVICE, check_combination, draw
 from tests.fused.covering import choose, list_fitting, list_pairs, list_rooms
 from tests.terms import Combination, move
-from tests.wide import thin
+from tests.wide import thin, wide
 
 pytest.importorskip("triton")
 CHOSEN = list(choose())
@@ -81,6 +81,7 @@ def test_auto_never_interprets():
     assert explain(query, query, query, score=Dot(cap=2.0)).backend != "fused"
 
 
+@wide
 def test_without_the_interpreter_cpu_tensors_are_refused():
     code = "import torch, regard; x = torch.zeros(1, 1, 3, 4); regard.attend(x, x, x, backend='fused')"
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

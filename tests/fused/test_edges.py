@@ -19,6 +19,7 @@ from tests.terms import move
 from tests.wide import ALL, thin, wide
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.thin(2)
 # blocks have 16, 32, 64 or 128 rows: one less, just so many and one more
 LENGTHS = [(1, 1), (1, 65), (15, 64), (16, 16), (17, 31), (31, 17), (33, 63), (63, 33), (64, 65), (65, 15), (65, 1)]
 WIDTHS = [

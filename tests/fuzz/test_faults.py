@@ -120,6 +120,7 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_seen(name, monkeypatch):
     owner, attribute, change, wanted = FAULTS[name]

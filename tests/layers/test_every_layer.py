@@ -174,7 +174,7 @@ def pull(layer: Callable[..., Tensor], parameters: list[Tensor], rows: list[Tens
 
 
 @pytest.mark.parametrize("training", [True, False] if ALL else [True], ids=lambda yes: "train" if yes else "eval")
-@pytest.mark.parametrize("name", thin(LAYERS, 2))
+@pytest.mark.parametrize("name", thin(LAYERS, 4))
 def test_compile_makes_one_graph(name, training):
     if name == "GRULayers":
         pytest.skip("torch.compile does not follow a GRU")

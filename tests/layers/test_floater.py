@@ -14,6 +14,7 @@ from regard import attend
 from regard.core import RegardError
 from regard.layers.floater import Floater, Flow
 from tests.tolerances import assert_close
+from tests.wide import wide
 
 
 def moving(num_hiddens: int, activation: str = "tanh", **options) -> Floater:
@@ -255,6 +256,7 @@ def test_files_copies_and_eval():
     ]
 
 
+@wide
 def test_no_graph_break():
     layer = moving(3, steps=2)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

@@ -221,6 +221,7 @@ def test_a_table_made_in_inference_serves_training():
     assert x.grad is not None
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("layer", [*encodings(4), Rotary(4, max_len=3)], ids=lambda x: type(x).__name__)
 def test_no_graph_break(layer):
     layer = copy.deepcopy(layer)

@@ -93,6 +93,7 @@ def test_the_peak_grows_with_n(name, monkeypatch):
     assert large < (4 * n) ** 2 * 4 / 4
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("mask", [Full(), Causal()], ids=str)
 def test_whole_rows_hold_one_strip(mask, monkeypatch):
     # entmax needs whole rows: a strip of a few queries times all keys

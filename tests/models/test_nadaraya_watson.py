@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from regard.core import RegardError
 from regard.models import NadarayaWatson
-from tests.wide import ALL
+from tests.wide import ALL, thin
 
 
 def draw(seed: int, n: int = 50) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +110,7 @@ def test_the_textbooks_task(record_property):
 
 
 # the last two have their lowest valley between two points of the coarse grid, where another looks lower
-@pytest.mark.parametrize(("seed", "n"), [*((seed, 20) for seed in range(10)), (161, 20), (30, 5), (114, 10)])
+@pytest.mark.parametrize(("seed", "n"), [*((seed, 20) for seed in thin(range(10), 5)), (161, 20), (30, 5), (114, 10)])
 def test_no_width_of_a_fine_grid_is_better(seed, n):
     x, y = draw(seed, n)
     model = NadarayaWatson("learn").fit(x, y)
@@ -128,6 +128,7 @@ def test_the_width_of_many_samples_is_a_minimum_too():
     assert model.loo_error_ == around[7]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("scale", [1e-100, 1e-3, 1e6, 1e100])
 @pytest.mark.parametrize("per_feature", [False, True])
 def test_units_do_not_matter(scale, per_feature):
@@ -306,7 +307,7 @@ def test_without_scikit_learn():
 import sys
 sys.modules["sklearn"] = None
 import regard, regard.models
-from tests.wide import ALL
+from tests.wide import ALL, thin
 assert "NadarayaWatson" in dir(regard.models)
 try:
     regard.models.NadarayaWatson

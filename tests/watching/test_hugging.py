@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers")
 from tests.watching.families import FAMILIES, PAIRS, build, feed, list_kinds, list_registered, read  # noqa: E402
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_no_bit_changes_and_everything_is_restored(name, kind):
     model, inputs, names = build(name, kind), feed(name), list_registered()

@@ -15,7 +15,7 @@ from tests.views.page.browser.hands import (
     read_titles,
     wait_until,
 )
-from tests.wide import wide
+from tests.wide import thin, wide
 
 TABS = {
     "self": ["grid", "map", "text", "arcs", "compare", "table"],
@@ -25,7 +25,7 @@ TABS = {
 }
 
 
-@pytest.mark.parametrize("name", TABS)
+@pytest.mark.parametrize("name", thin(TABS, 3))
 def test_every_view_opens_by_its_tab(visit, name):
     page = visit(name)
     tabs = page.eval_on_selector_all("[role=tab]", "all => all.map((tab) => tab.id.slice(4))")
@@ -85,6 +85,7 @@ def test_only_the_largest_weights_where_no_others_are_known(visit):
     assert "not a dot product" in why
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["self", "long"])
 def test_the_map_has_the_colour_of_the_weight_under_the_pointer(visit, name):
     made = pages.make(name)
@@ -186,6 +187,7 @@ def test_alignment_leads_to_an_attention_between_two_texts(visit):
     assert "cross" in page.text_content(".status h2")
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(("name", "pair"), [("self", ((0, 1), (2, 3))), ("models", ((0, 0), (1, 0)))])
 def test_two_heads_and_their_difference(visit, name, pair):
     made = pages.make(name)
