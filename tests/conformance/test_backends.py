@@ -22,7 +22,7 @@ from tests.wide import ALL, is_taken
 LAYOUTS = [None, (2, 2, 3, 4), (2, 1, 5, 3), (1, 2, 4, 7)]
 
 # of the combinations of a score and a weigher, one in so many
-ONE_IN = 12
+ONE_IN = 8
 # how many masks × biases fit one another
 FITTING = sum(isinstance(found, Combination) for found in walk(Dot(), Softmax()))
 

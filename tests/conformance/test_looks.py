@@ -18,7 +18,7 @@ from tests.wide import ALL, is_taken
 # of a head
 BUDGETS = [2**20, 2**20, 2**20, 2**20, 15, 42]
 # of the combinations of a score and a weigher, one in so many; all of them take some minutes
-ONE_IN = 30
+ONE_IN = 18
 
 
 @pytest.mark.parametrize("weigh", list_samples("weigh"), ids=repr)

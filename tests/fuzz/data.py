@@ -198,6 +198,9 @@ def _fill(family: str, at: str, shape: tuple[int, ...], case: Case, noise: torch
         x *= tiny
         # no row of nothing but zeros: it has no direction
         x = torch.where(_round(x, case.dtype) == 0, tiny, x)
+    if case.draw.score == "feature" and case.draw.weigh == "sum" and at != "value":
+        # likewise: e^x of these must have a sum that can be divided by
+        x = x.clamp(min=-40.0)
     return x
 
 

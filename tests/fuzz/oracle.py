@@ -27,12 +27,21 @@ def exactly(x: Tensor) -> Tensor:
     return x
 
 
+def dividing_last(x: Tensor) -> Tensor:
+    return x
+
+
+# eager code may normalise the weights, or, as kernels do, what they summed up
+dividing_last.divides_last = True  # type: ignore[attr-defined]
+EAGER = as_is, dividing_last
+
+
 def _act(name: str, x: Tensor, rounded: Rounded) -> Tensor:
     if name == "silu":
         return x * torch.sigmoid(x)
     if name == "leaky_relu":
         return torch.where(x > 0, x, 0.2 * x)
-    if rounded is as_is:
+    if rounded in EAGER:
         return torch.tanh(x)
     if rounded is not exactly:
         # the derivative 1 − tanh² of a tanh that was rounded
@@ -54,7 +63,7 @@ def _sigmoid(x: Tensor, rounded: Rounded) -> Tensor:
 
 
 def _elu_plus_one(x: Tensor, rounded: Rounded) -> Tensor:
-    if rounded is as_is:
+    if rounded in EAGER:
         return functional.elu(x) + 1
     # beside a one, e^x would be lost
     return rounded(torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0))))
@@ -92,7 +101,7 @@ def score(case: Any, tensors: dict[str, Tensor], rounded: Rounded = exactly) -> 
     elif name == "callable":
         wave = rounded(torch.sin(_product(rounded(query * weights[0]), key.mT, rounded)))
         step = rounded(rounded(query[..., :, None, :] - key[..., None, :, :]).abs().mean(-1))
-        scores = user_score(query, key, weights[0]) if rounded is as_is else rounded(wave - step)
+        scores = user_score(query, key, weights[0]) if rounded in EAGER else rounded(wave - step)
     else:
         raise AssertionError(name)
     if case.bias != "none":
@@ -182,12 +191,12 @@ def _kept(case: Any, weights: Tensor, rounded: Rounded) -> Tensor:
 def _product(left: Tensor, right: Tensor, rounded: Rounded) -> Tensor:
     """A matrix product, rounded as often as it has terms."""
     product = rounded(left @ right)
-    return product if rounded in (as_is, exactly) else rounded.add_rounding_of_sum(product, left, right)  # type: ignore[attr-defined]
+    return product if rounded in (*EAGER, exactly) else rounded.add_rounding_of_sum(product, left, right)  # type: ignore[attr-defined]
 
 
 def _given(x: Tensor, rounded: Rounded) -> Tensor:
     """A tensor of the caller's."""
-    return x if rounded in (as_is, exactly) else rounded.take(x)  # type: ignore[attr-defined]
+    return x if rounded in (*EAGER, exactly) else rounded.take(x)  # type: ignore[attr-defined]
 
 
 def _of_heads(x: Tensor, heads: int) -> Tensor:
@@ -208,11 +217,19 @@ def _unit(x: Tensor, rounded: Rounded) -> Tensor:
     return rounded(x / rounded(torch.sqrt(rounded((x * x).sum(-1, keepdim=True)))))
 
 
+def _sum(mass: Tensor, rounded: Rounded) -> Tensor:
+    """The sum of each row, rounded as often as it has terms."""
+    total = mass.sum(-1, keepdim=True)
+    if rounded in (*EAGER, exactly):
+        return total
+    return rounded.add_rounding_of_sum(total, mass, mass.new_ones(mass.shape[-1], 1))  # type: ignore[attr-defined]
+
+
 def _mass(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounded) -> tuple[Tensor, Tensor]:
     """Softmax and Sum step by step, so that each step can be disturbed: what is divided, and by what."""
     if case.weigh == "sum":
         mass = scores.masked_fill(~case.allowed, 0.0)
-        total = mass.sum(-1, keepdim=True)
+        total = _sum(mass, rounded)
     else:
         hidden = scores.masked_fill(~case.allowed, -torch.inf)
         peak = hidden.amax(-1, keepdim=True).detach()
@@ -222,7 +239,7 @@ def _mass(case: Any, tensors: dict[str, Tensor], scores: Tensor, rounded: Rounde
             peak = torch.maximum(peak, sink.detach())
         peak = torch.where(peak == -torch.inf, 0.0, peak)
         mass = rounded(torch.exp(rounded(hidden - peak)))
-        total = mass.sum(-1, keepdim=True)
+        total = _sum(mass, rounded)
         if sink is not None:
             total = total + rounded(torch.exp(rounded(sink - peak)))
     return mass, rounded(torch.where(total == 0, torch.inf, total))

@@ -29,7 +29,7 @@ def read_reference(text: str) -> str:
 
 
 SEED = int(read("SEED", "20240607"))
-CALLS = int(read("CALLS", "2000" if IS_WIDE else "400"))
+CALLS = int(read("CALLS", "2000" if IS_WIDE else "500"))
 DEVICE = read("DEVICE", "cpu")
 ALL = "reference,tiled,sdpa,auto"
 BACKENDS = tuple(read("BACKENDS", ALL).split(","))

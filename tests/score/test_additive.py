@@ -5,10 +5,11 @@ import torch
 
 from regard import attend
 from regard.score import Additive
-from regard.score.additive import Factored, Plain
+from regard.score.additive import Factored, Plain, _expm1
 from tests.primes import noise
 from tests.terms import cotangent
 from tests.tolerances import assert_all_close, assert_close
+from tests.wide import wide
 
 WEIGHT = noise(2, 3, seed=1)
 LIMITS = {torch.float32: 40.0, torch.float64: 340.0}
@@ -90,3 +91,12 @@ def test_small_numbers_keep_their_digits():
     pair = Additive(WEIGHT[0].float()).prepare(query.float(), key.float())[2]
     scores = pair.fill(query.float(), key.float(), *pair.tensors)
     assert ((scores - exact).abs() <= 1e-6 * exact.abs().max()).all()
+
+
+@pytest.mark.parametrize("dtype", LIMITS, ids=str)
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=wide)])
+def test_small_numbers_keep_their_digits_for_the_compiler(dtype, compiled):
+    x = torch.logspace(-37, 0, 999, dtype=torch.float64).to(dtype)
+    x = torch.cat([x, -x, x.new_tensor([0.0, 1e-40])])
+    found = (torch.compile(_expm1) if compiled else _expm1)(x)
+    torch.testing.assert_close(found, torch.expm1(x), rtol=4 * torch.finfo(dtype).eps, atol=0)

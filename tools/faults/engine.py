@@ -92,8 +92,8 @@ ENGINE = [
     ),
     Fault(
         WALK,
-        "cut_queries(dquery, tile).add_(dq)",
-        "cut_queries(dquery, tile).copy_(dq)",
+        "held.add_(dq)",
+        "held.copy_(dq)",
         "query gradient of the last tile only",
     ),
     Fault(

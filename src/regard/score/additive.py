@@ -114,9 +114,16 @@ def _tanh(query: Tensor, key: Tensor, is_small: bool) -> Tensor:
     """tanh(q + k) of every pair and feature as one expression."""
     if not is_small:
         return 1 - 2 / (1 + torch.exp(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3))
-    grown = torch.expm1(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3)
-    grown = grown + torch.expm1(2 * key).unsqueeze(-3)
+    grown = _expm1(2 * query).unsqueeze(-2) * torch.exp(2 * key).unsqueeze(-3)
+    grown = grown + _expm1(2 * key).unsqueeze(-3)
     return grown / (grown + 2)
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """e^x − 1, of which torch's compiler makes just that on a CPU, so that small numbers lose their digits."""
+    # Kahan's way: what is lost in e^x is lost in its logarithm too
+    grown = torch.exp(x)
+    return torch.where(grown == 1, x, (grown - 1) * x / torch.log(grown))
 
 
 def _blocks(query: Tensor, key: Tensor, is_small: bool) -> Iterator[tuple[slice, slice, Tensor]]:

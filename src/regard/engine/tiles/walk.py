@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from regard.core import Online, Pointwise, Row, Tile
+from regard.core import Bias, Online, Pointwise, Row, Tile
 from regard.engine.tiles.steps import Extras
 from regard.engine.tiles.work import Work, cut_heads, cut_keys, cut_queries
+
+# learned tensors of no more numbers are summed up over all tiles in a wider dtype
+SMALL = 2**16
 
 
 def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -18,10 +22,13 @@ def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple
     for row in work.layout.rows(sizes, work.call.mask):
         q, acc = cut_queries(query, row), cut_queries(out, row)
         tensors = work.of_heads(row)
-        total = acc.new_zeros(acc.shape)
+        tiles = list(work.layout.tiles(row))
+        held = widen(acc) if len(tiles) > 1 else acc.dtype
+        total = acc.new_zeros(acc.shape, dtype=held)
         if isinstance(weigh, Online):
             peak, mass = weigh.start(row, acc)
-        for tile in work.layout.tiles(row):
+            mass = mass.to(held)
+        for tile in tiles:
             extras = _extras(work, tile)
             if extras is None:
                 continue
@@ -47,7 +54,7 @@ def walk_backward(
     weigh, bias, sizes = work.call.weigh, work.call.bias, work.call.sizes
     dtype = value.dtype
     dquery, dkey, dvalue = (x.new_zeros(x.shape, dtype=dtype) for x in (query, key, value))
-    dtensors = tuple(t.new_zeros(t.shape) for t in work.tensors)
+    dtensors = tuple(t.new_zeros(t.shape, dtype=widen(t) if t.numel() <= SMALL else t.dtype) for t in work.tensors)
     of_pair, of_weigh, of_bias = work.split(dtensors)
     for row in work.layout.rows(sizes, work.call.mask):
         q, g = cut_queries(query, row), cut_queries(grad, row)
@@ -60,7 +67,10 @@ def walk_backward(
                 whole += part
             if work.layout.keys is not None and len(row.j) <= work.layout.keys:
                 mean = None
-        for tile in work.layout.tiles(row):
+        tiles = list(work.layout.tiles(row))
+        of_row = cut_queries(dquery, row)
+        held = torch.zeros_like(of_row, dtype=widen(of_row)) if len(tiles) > 1 else of_row
+        for tile in tiles:
             extras = _extras(work, tile)
             if extras is None:
                 continue
@@ -71,15 +81,33 @@ def walk_backward(
             )
             cut_keys(dvalue, tile).add_(dv)
             if dq is not None:
-                cut_queries(dquery, tile).add_(dq)
+                held.add_(dq)
             if dk is not None:
                 cut_keys(dkey, tile).add_(dk)
             for all_heads, dt in zip(of_pair, rest, strict=True):
                 if dt is not None:
                     (all_heads if work.pair.keeps_heads else cut_heads(all_heads, tile)).add_(dt)
             if bias is not None:
-                bias.pull(tile, dscores, of_bias)
-    return dquery, dkey, dvalue, *dtensors
+                _pull_bias(bias, tile, dscores, of_bias)
+        if held is not of_row:
+            of_row.copy_(held)
+    return dquery, dkey, dvalue, *(x.to(t.dtype) for x, t in zip(dtensors, work.tensors, strict=True))
+
+
+def widen(like: Tensor) -> torch.dtype:
+    """What sums over many tiles are held in: in float32 each tile would leave its rounding in them."""
+    # Apple's devices have no float64
+    return torch.float64 if like.dtype == torch.float32 and like.device.type != "mps" else like.dtype
+
+
+def _pull_bias(bias: Bias, tile: Tile, dscores: Tensor, grads: tuple[Tensor, ...]) -> None:
+    """Add a tile's gradients of a bias, which sums them up in its own dtype, to those of all tiles."""
+    pairs = list(zip(grads, bias.tensors, strict=True))
+    parts = tuple(x if x.dtype == t.dtype else torch.zeros_like(t) for x, t in pairs)
+    bias.pull(tile, dscores, parts)
+    for whole, part in zip(grads, parts, strict=True):
+        if whole is not part:
+            whole += part
 
 
 def _extras(work: Work, tile: Tile) -> Extras | None:
