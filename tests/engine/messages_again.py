@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard import attend
+from regard.bias import Alibi
 from regard.mask import Causal, Window
 from regard.weigh import Entmax
 from tests.engine.messages import FUSED, KEY, META, QUERY, VALUE, on_cuda, rows, terms
@@ -60,6 +61,13 @@ def roll(query: Tensor, key: Tensor) -> Tensor:
     return query @ key.mT * next(DICE)
 
 
+def compile_twice() -> None:
+    query = QUERY.clone().requires_grad_()
+    out = torch.compile(lambda x: attend(x, KEY, VALUE, backend="tiled"), backend="eager")(query)
+    (grad,) = torch.autograd.grad(out.square().sum(), query, create_graph=True)
+    grad.sum().backward()
+
+
 def follow_closure() -> None:
     def loss(scale: Tensor) -> Tensor:
         def score(query: Tensor, key: Tensor) -> Tensor:
@@ -99,15 +107,21 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
         draw_from_elsewhere,
     ),
     (
-        "score function roll gives one tile different scores each time, so backward would see others than forward:"
-        " let it draw from torch's generators, or use backend='reference'.",
+        "score function roll gave other scores in backward than in forward, so the gradient would be wrong: let it draw"
+        " from torch's own generators, on each tile alike, and change nothing it reads in between, or use"
+        " backend='reference'.",
         lambda: train(roll),
     ),
     # --- transforms of functions
     (
-        "Custom(function=score) closes over a tensor that torch.func cannot reach: make the function a torch.nn.Module"
-        " with the tensor as its parameter, or differentiate by torch.autograd.",
+        "score function score closes over a tensor that torch.func cannot reach: make it a torch.nn.Module with the"
+        " tensor as its parameter, or differentiate by torch.autograd.",
         follow_closure,
+    ),
+    (
+        "score function drop draws random numbers, which torch.func would draw anew for each derivative: draw them"
+        " before, or differentiate by torch.autograd.",
+        lambda: torch.func.grad(lambda x: attend(x, x, x, score=drop).sum())(torch.randn(5, 4)),
     ),
     (
         "is_grads_batched=True and vectorize=True batch derivatives in a way that shows no numbers."
@@ -124,6 +138,14 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (
         "Causal offset must lie within -2**62 and 2**62, got 9223372036854775808.",
         terms(mask=Causal(2**63)),
+    ),
+    (
+        "Alibi offset must lie within -2**62 and 2**62, got 9223372036854775808.",
+        terms(bias=Alibi(offset=2**63)),
+    ),
+    (
+        "attend has no second derivative within torch.compile: differentiate twice outside of it.",
+        compile_twice,
     ),
     (
         "Window reaches must be below 2**63, got before=9223372036854775808, after=0.",

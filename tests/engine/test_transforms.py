@@ -13,6 +13,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 from regard import attend
 from regard.bias import Dense
 from regard.engine.attend import OBSERVERS
+from regard.layers import DotProductAttention
 from regard.mask import Causal, Lengths
 from regard.score import Additive
 from regard.weigh import Hard, Sigmoid
@@ -191,3 +192,36 @@ def test_observers_are_told_once():
     finally:
         OBSERVERS.pop()
     assert len(told) == 1
+
+
+def test_no_samples_at_all():
+    assert vmap(lambda x: attend(x, x, x))(torch.zeros(0, 5, 3)).shape == (0, 5, 3)
+    empty = jacrev(lambda x: attend(x, *SMALL[1:]))(SMALL[0][:, :0])
+    assert empty.shape == (1, 0, 3, 1, 0, 3)
+
+
+def test_a_layer_with_lengths_of_each_sample():
+    layer, rows, lengths = DotProductAttention(0.0), noise(3, 1, 5, 4, seed=8), torch.tensor([[2], [5], [4]])
+    found = vmap(lambda x, length: layer(x, x, x, length))(rows, lengths)
+    assert_close(found[:, 0], layer(rows[:, 0], rows[:, 0], rows[:, 0], lengths[:, 0]))
+
+
+class Shared(nn.Module):
+    """One layer by two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = self.right = nn.Linear(3, 3, dtype=torch.float64)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.left(query) @ self.right(key).mT
+
+
+def test_a_module_is_left_as_it_was():
+    score = Shared()
+    found = grad(lambda x: attend(x, *SMALL[1:], score=score).square().sum())(SMALL[0])
+    query = SMALL[0].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(attend(query, *SMALL[1:], score=score).square().sum(), query)
+    assert_close(found, expected)
+    assert isinstance(score.left.weight, nn.Parameter)
+    assert score.left.weight.requires_grad

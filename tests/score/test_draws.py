@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.nn import functional
 
-from regard import attend
+from regard import RegardError, attend
 from regard.mask import Causal, Full
 from regard.weigh import Sigmoid, Softmax, Sparsemax
 from tests.layouts import cut
@@ -75,17 +74,27 @@ def test_many_tiles_have_the_slope_of_what_they_drew(mask):
             assert gradcheck(compute, [x[:1, :, :4].clone().requires_grad_() for x in ROWS])
 
 
-@pytest.mark.parametrize("source", [random.random, np.random.rand], ids=["Python's", "NumPy's"])
-def test_generators_that_are_not_torchs(source):
-    def score(query: Tensor, key: Tensor) -> Tensor:
-        return (source() + source()) * query @ key.mT
+@pytest.mark.parametrize("share", [1.0, 0.1, 0.01])
+def test_other_generators_are_refused_however_little_they_do(share):
+    dice = np.random.default_rng(1)
+    rows = [noise(1, 1, 64, 8, seed=seed).requires_grad_() for seed in (1, 2, 3)]
 
-    found, expected = [], []
-    for made, backend in ((found, "tiled"), (expected, "reference")):
-        random.seed(3)
-        np.random.seed(3)
-        made += pull(score, backend=backend)
-    assert_all_close(found, expected, NAMES)
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        hit = dice.random((query.shape[-2], key.shape[-2])) < share
+        return query @ key.mT - torch.from_numpy(hit * dice.random(hit.shape) * 9)
+
+    out = attend(*rows, score=score, backend="tiled")
+    with pytest.raises(RegardError, match="gave other scores in backward"):
+        out.sum().backward()
+
+
+def test_nothing_is_written_to_generators_that_are_not_drawn_from(monkeypatch):
+    def refuse(state: Tensor) -> None:
+        raise AssertionError("another thread may draw from it")
+
+    rows = [x.clone().requires_grad_() for x in ROWS]
+    monkeypatch.setattr(torch, "set_rng_state", refuse)
+    attend(*rows, score=lambda query, key: query @ key.mT, backend="tiled").sum().backward()
 
 
 def test_a_module_with_dropout_trains():

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Bias, Sizes
+from regard.core.sizes import misfit_offset
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -33,7 +34,7 @@ class Alibi(Bias):
 
     def misfit(self, sizes: Sizes) -> str | None:
         if self.slopes is None or tuple(self.slopes.shape) == (sizes.h,):
-            return None
+            return misfit_offset("Alibi", self.offset)
         return f"Alibi slopes must be one per head ({sizes.h},), got shape {tuple(self.slopes.shape)}."
 
     def settle(self, sizes: Sizes) -> Self:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Bias, Sizes
+from regard.core.sizes import misfit_offset
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -46,7 +47,7 @@ class Relative(Bias):
             return f"Relative table needs {need}, got {buckets}."
         if self.max_distance <= side // 2:
             return f"Relative max_distance must exceed {side // 2} for {buckets} buckets, got {self.max_distance}."
-        return None
+        return misfit_offset("Relative", self.offset)
 
     def settle(self, sizes: Sizes) -> Self:
         return replace(self, offset=sizes.m - sizes.n) if self.offset is None else self

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.core.errors import RegardError
 
+# how many numbers of a result are kept, and what they may differ by in parts of their mean size: bits of half precision
+# may come out otherwise where torch computes with gradients in another way than without
+SAMPLED, CLOSE, CLOSE_IN_HALF = 64, 1e-4, 1e-2
+
 
 class Source(NamedTuple):
     """Where random numbers come from: how its state is read, and set."""
 
-    read: Callable[[], Any]
-    write: Callable[[Any], object]
+    read: Callable[[], Tensor]
+    write: Callable[[Tensor], object]
 
 
 class Draws:
-    """All sources that a function may draw from, and their states before and after it ran forward.
+    """What a function drew on its way forward, and how its results came out, so that both are the same on the way back.
 
     >>> draws = Draws("noise", list_sources(torch.device("cpu")))
     >>> with draws.record(may_replay=True):
@@ -33,20 +35,21 @@ class Draws:
     >>> torch.equal(once, again)
     True
 
-    Without sources there is nothing to draw from, and nothing to keep.
+    Without sources there is nothing to draw from; what is noted of results is compared all the same.
     """
 
-    def __init__(self, name: str = "", sources: Iterable[Source] = (), is_random: bool = False) -> None:
+    def __init__(self, name: str = "", sources: Iterable[Source] = ()) -> None:
         self.name = name
         self.sources = list(sources)
-        # whether it is known already that something will be drawn
-        self.is_random = is_random
-        self.before: list[Any] = []
-        self.after: list[Any] = []
+        self.before: list[Tensor] = []
+        self.after: list[Tensor] = []
+        self.noted: list[Tensor] = []
+        # where `note` writes, while the function runs
+        self.notes: list[Tensor] | None = None
 
     @property
     def drew(self) -> bool:
-        return not all(map(_equal, self.before, self.after))
+        return not all(map(torch.equal, self.before, self.after))
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -58,36 +61,53 @@ class Draws:
             self._write(before)
 
     @contextmanager
-    def record(self, may_replay: bool) -> Iterator[None]:
-        """The way forward, noted; a complaint where it draws and cannot be gone again."""
-        # compiling takes a while: complain before it, where that is known
-        self._refuse_compiled(not may_replay and self.is_random)
-        self.before = self._read()
-        yield
-        self.after = self._read()
-        self._refuse_compiled(not may_replay and self.drew)
-
-    def _refuse_compiled(self, must: bool) -> None:
-        if must:
+    def record(self, may_replay: bool, is_noted: bool = False) -> Iterator[None]:
+        """The way forward; a complaint where it draws and cannot be gone again."""
+        # compiling takes a while: complain before it
+        if self.sources and not may_replay:
             raise RegardError(
                 f"score function {self.name} draws random numbers, and backend='compiled' would draw others on the way"
                 " back. Use backend='tiled'."
             )
+        self.before, self.noted = self._read(), []
+        self.notes = self.noted if is_noted else None
+        try:
+            yield
+        finally:
+            self.notes = None
+        self.after = self._read()
+
+    def note(self, result: Tensor) -> None:
+        """How a result came out, in a few numbers."""
+        if self.notes is not None:
+            self.notes.append(_sketch(result.detach()))
 
     @contextmanager
     def replay(self) -> Iterator[None]:
         """The way back, with the same numbers; the sources are as they were afterwards."""
-        if not self.sources:
-            yield
-            return
-        with self.undone():
-            self._write(self.before)
-            yield
-            if not all(map(_equal, self.after, self._read())):
-                raise RegardError(
-                    f"score function {self.name} drew other random numbers in backward than in forward: let it draw as"
-                    " many on each tile, and change nothing between (train() or eval()), or use backend='reference'."
-                )
+        noted: list[Tensor] = []
+        self.notes = noted
+        try:
+            if self.sources:
+                with self.undone():
+                    self._write(self.before)
+                    yield
+                    if not all(map(torch.equal, self.after, self._read())):
+                        raise RegardError(
+                            f"score function {self.name} drew other random numbers in backward than in forward: let it"
+                            " draw as many on each tile, and change nothing between (train() or eval()), or use"
+                            " backend='reference'."
+                        )
+            else:
+                yield
+        finally:
+            self.notes = None
+        if not _agree(self.noted, noted):
+            raise RegardError(
+                f"score function {self.name} gave other scores in backward than in forward, so the gradient would be"
+                " wrong: let it draw from torch's own generators, on each tile alike, and change nothing it reads in"
+                " between, or use backend='reference'."
+            )
 
     def refuse_strips(self) -> None:
         """Second derivatives cut a call otherwise than the first: what was drawn for one tile fits no other."""
@@ -97,39 +117,54 @@ class Draws:
                 " Use backend='reference'."
             )
 
-    def _read(self) -> list[Any]:
+    def _read(self) -> list[Tensor]:
         return [source.read() for source in self.sources]
 
-    def _write(self, states: list[Any]) -> None:
+    def _write(self, states: list[Tensor]) -> None:
         for source, state in zip(self.sources, states, strict=True):
             source.write(state)
 
 
-def list_sources(device: torch.device, generators: Iterable[torch.Generator] = ()) -> list[Source]:
-    """Python's and NumPy's generators, torch's own of the CPU and of a device, and these."""
-    sources = [
-        Source(random.getstate, random.setstate),
-        Source(_read_numpy, _write_numpy),
-        Source(torch.get_rng_state, torch.set_rng_state),
-    ]
+def list_moved(sources: Sequence[Source], run: Callable[[], object]) -> list[Source]:
+    """Those sources that a function draws from; all are as they were afterwards."""
+    before = [source.read() for source in sources]
+    try:
+        run()
+    finally:
+        moved = [not torch.equal(old, source.read()) for old, source in zip(before, sources, strict=True)]
+        # others may draw from them in other threads: what was not touched is not written
+        for old, source, is_moved in zip(before, sources, moved, strict=True):
+            if is_moved:
+                source.write(old)
+    return [source for source, is_moved in zip(sources, moved, strict=True) if is_moved]
+
+
+def list_sources(device: torch.device) -> list[Source]:
+    """torch's own generators, of the CPU and of a device."""
+    sources = [Source(torch.get_rng_state, torch.set_rng_state)]
     if device.type == "cuda":
         sources.append(
             Source(partial(torch.cuda.get_rng_state, device), partial(torch.cuda.set_rng_state, device=device))
         )
-    return sources + [Source(generator.get_state, generator.set_state) for generator in generators]
+    return sources
 
 
-def _read_numpy() -> tuple[Any, ...]:
-    """NumPy's global state, its numbers as bytes: two arrays have no one truth value, two states do."""
-    state: Any = np.random.get_state()
-    name, numbers, *rest = state
-    return name, numbers.tobytes(), *rest
+def _sketch(result: Tensor) -> Tensor:
+    """A few of its numbers, the mean of all, and what these may be off by: neither many nor few change unseen."""
+    flat = torch.nan_to_num(result.flatten(), nan=0.0, posinf=0.0, neginf=0.0)
+    if not flat.numel():
+        return flat.float()
+    close = CLOSE if result.dtype in (torch.float32, torch.float64) else CLOSE_IN_HALF
+    means = torch.stack([flat.mean(dtype=torch.float32), close * flat.abs().mean(dtype=torch.float32)])
+    return torch.cat([flat[:: max(1, flat.numel() // SAMPLED)].float(), means])
 
 
-def _write_numpy(state: tuple[Any, ...]) -> None:
-    name, numbers, *rest = state
-    np.random.set_state((name, np.frombuffer(numbers, np.uint32), *rest))
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return torch.equal(one, other) if isinstance(one, Tensor) else one == other
+def _agree(ones: list[Tensor], others: list[Tensor]) -> bool:
+    """Whether two runs came out alike, but for the order of sums."""
+    if not ones:
+        return True
+    if [x.shape for x in ones] != [x.shape for x in others]:
+        return False
+    # one look at all of them, since on a GPU each is a wait
+    off = [(one - other).abs().max() > one[-1] for one, other in zip(ones, others, strict=True) if one.numel()]
+    return not off or not bool(torch.stack(off).any())

@@ -8,6 +8,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+# no sequence is nearly as long, and sums of a place and a position stay within 64 bits
+FAR = 2**62
+
+
+def misfit_offset(name: str, offset: int | None) -> str | None:
+    """Why a term cannot be moved so far, or None."""
+    # a compiler's number is not one yet
+    is_near = offset is None or torch.compiler.is_compiling() or -FAR <= offset <= FAR
+    return None if is_near else f"{name} offset must lie within -2**62 and 2**62, got {offset}."
+
 
 @dataclass(frozen=True)
 class Sizes:

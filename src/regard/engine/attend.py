@@ -59,6 +59,7 @@ def attend(
     """
     terms = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
     if not torch.compiler.is_compiling() and is_transformed():
+        check_terms(check(query, key, value, terms[0]), *terms, dropout, generator)
         return attend_transformed(query, key, value, terms, dropout, generator, backend)
     call = _describe(query, key, value, *terms, dropout, generator)
     is_meta = call.sizes.device.type == "meta"

@@ -15,9 +15,17 @@ class Mapped(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        pairs = list(zip(args, in_dims, strict=True))
+        if not info.batch_size:
+            # of a sample that nobody asked for, all that is wanted are the shapes
+            size = [x.new_zeros(x.movedim(dim, 0).shape[1:]) if isinstance(dim, int) else x for x, dim in pairs]
+            made = cls.apply(*size)  # type: ignore[no-untyped-call]
+            if isinstance(made, Tensor):
+                return made.new_empty(0, *made.shape), 0
+            return tuple(x.new_empty(0, *x.shape) for x in made), (0,) * len(made)
         samples = []
         for at in range(info.batch_size):
-            cut = [x.select(dim, at) if isinstance(dim, int) else x for x, dim in zip(args, in_dims, strict=True)]
+            cut = [x.select(dim, at) if isinstance(dim, int) else x for x, dim in pairs]
             samples.append(cls.apply(*cut))  # type: ignore[no-untyped-call]
         if isinstance(samples[0], Tensor):
             return torch.stack(samples), 0

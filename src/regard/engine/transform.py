@@ -18,7 +18,7 @@ from regard.core import Bias, Mask, RegardError, Score, Weigh
 from regard.core.bits import draw_number
 from regard.engine.mapped import Mapped, check_batched
 from regard.score import Custom
-from regard.score.custom import list_captured
+from regard.score.custom import name_function, probe
 from regard.weigh import Hard
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -64,11 +64,18 @@ def attend_transformed(
 
 
 def _check_closure(score: Custom, query: Tensor, key: Tensor, held: Sequence[Tensor]) -> None:
-    for x in list_captured(score.function, query, key, *held):
+    seen, sources = probe(score.function, query, key, *held)
+    called = f"score function {name_function(score.function)}"
+    if sources:
+        raise RegardError(
+            f"{called} draws random numbers, which torch.func would draw anew for each derivative: draw them before, or"
+            " differentiate by torch.autograd."
+        )
+    for x in (*seen.found.values(), *seen.constants.values()):
         if x.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(x):
             raise RegardError(
-                f"{score} closes over a tensor that torch.func cannot reach: make the function a torch.nn.Module with"
-                " the tensor as its parameter, or differentiate by torch.autograd."
+                f"{called} closes over a tensor that torch.func cannot reach: make it a torch.nn.Module with the tensor"
+                " as its parameter, or differentiate by torch.autograd."
             )
 
 
@@ -90,19 +97,19 @@ class _Whole(Mapped):
         check_batched(*grads)
         args = ctx.saved_tensors
         wanted = [at for at in ctx.learns if ctx.needs_input_grad[2 + at]]
-        made = dict(zip(wanted, _differentiate(ctx, _pull(ctx.run, wanted, len(args)), grads), strict=True))
+        made = dict(zip(wanted, _differentiate(ctx, args, _pull(ctx.run, wanted, len(args)), grads), strict=True))
         return None, None, *(made.get(at) for at in range(len(args)))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
         check_batched(*tangents)
         moved = [at for at in ctx.learns if tangents[2 + at] is not None]
-        return _differentiate(ctx, _push(ctx.run, moved, len(ctx.saved_tensors)), [tangents[2 + at] for at in moved])
+        args = ctx.saved_tensors
+        return _differentiate(ctx, args, _push(ctx.run, moved, len(args)), [tangents[2 + at] for at in moved])
 
 
-def _differentiate(ctx: Any, run: Run, more: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+def _differentiate(ctx: Any, args: Sequence[Tensor], run: Run, more: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """A derivative of the operation, at the same arguments and along `more`."""
-    args = ctx.saved_tensors
     learns = (*ctx.learns, *range(len(args), len(args) + len(more)))
     made: tuple[Tensor, ...] = _Whole.apply(run, learns, *args, *more)  # type: ignore[no-untyped-call]
     return made

@@ -27,7 +27,8 @@ class _Twice(torch.autograd.Function):
     ) -> Tensor:
         ctx.run = run
         ctx.save_for_backward(*tensors, *watched)
-        return out
+        # as a tensor of its own: what was handed in would come back as a view that nobody may write to
+        return out.detach()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -35,7 +36,8 @@ class _Twice(torch.autograd.Function):
             # to the backend, by the way that it made itself
             return grad, *(None,) * (len(ctx.needs_input_grad) - 1)
         wants = ctx.needs_input_grad[3:]
-        tensors = ctx.saved_tensors[: len(wants)]
+        # views: one tensor may have been given twice, or another be made of it, and each has a gradient of its own
+        tensors = [x.view_as(x) for x in ctx.saved_tensors[: len(wants)]]
         wanted = [x for x, wanted in zip(tensors, wants, strict=True) if wanted]
         grads = iter(torch.autograd.grad(ctx.run(*tensors), wanted, grad, create_graph=True, allow_unused=True))
         return None, None, None, *(next(grads) if wanted else None for wanted in wants)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Term
+from regard.core import RegardError, Term
 from regard.score import Custom
 
 
@@ -179,4 +179,9 @@ def _pull(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return dquery, dkey, dvalue, learned, *(None,) * 6
 
 
+def _refuse_twice(ctx: Any, *grads: Any) -> None:
+    raise RegardError("attend has no second derivative within torch.compile: differentiate twice outside of it.")
+
+
 _attend.register_autograd(_pull, setup_context=_save)
+_attend_back.register_autograd(_refuse_twice, setup_context=lambda ctx, inputs, output: None)

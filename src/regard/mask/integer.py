@@ -30,8 +30,8 @@ def misfit_integers(
 ) -> str | None:
     """Why these are not integers of the call's device within [low, high], or None.
 
-    Tensors on meta have no numbers to look at; those of a function that is being compiled have none yet, and are looked
-    at when it runs.
+    Tensors on meta have no numbers to look at; those of a function that is being compiled or transformed have none yet,
+    and are looked at when it runs.
     """
     if values.dtype not in _INTEGERS:
         return f"{name} must be integers, got {str(values.dtype).removeprefix('torch.')}."
@@ -40,6 +40,8 @@ def misfit_integers(
     if values.numel() == 0 or (low is None and high is None):
         return None
     if torch.compiler.is_compiling() or values.device.type == "meta":
+        return None
+    if torch._C._functorch.is_functorch_wrapped_tensor(values):
         return None
     if (bounds := recall_range(values)) and _lies_within(bounds, low, high):
         return None

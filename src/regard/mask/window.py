@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, Sizes, Tile
+from regard.core.sizes import FAR, misfit_offset
 from regard.mask.integer import misfit_integers
-
-# no sequence is nearly as long, and sums of a place and a position stay within 64 bits
-FAR = 2**62
 
 
 class _Diagonal(Mask):
@@ -43,9 +41,7 @@ class _Diagonal(Mask):
     def misfit(self, sizes: Sizes) -> str | None:
         name, offset = type(self).__name__, self.offset
         if not isinstance(offset, Tensor):
-            # a compiler's number is not one yet
-            is_near = offset is None or torch.compiler.is_compiling() or -FAR <= offset <= FAR
-            return None if is_near else f"{name} offset must lie within -2**62 and 2**62, got {offset}."
+            return misfit_offset(name, offset)
         if tuple(offset.shape) not in ((sizes.b,), sizes.lead):
             return f"{name} offset must be a number or one per sequence ({sizes.b},), got shape {tuple(offset.shape)}."
         return misfit_integers(f"{name} offset", offset, sizes.device, None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -12,11 +13,8 @@ from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from regard.core import Pair, RegardError, Score
-from regard.core.draws import Draws, list_sources
+from regard.core.draws import Draws, Source, list_moved, list_sources
 from regard.core.terms import Pull
-
-# queries, and keys, on which a function is tried twice before the first tile
-PROBED = 4
 
 
 class _Captured(TorchFunctionMode):
@@ -31,7 +29,7 @@ class _Captured(TorchFunctionMode):
         self.known = {id(t): t for t in known}
         self.found: dict[int, Tensor] = {}
         self.constants: dict[int, Tensor] = {}
-        # each with its state when it was first seen
+        # each as a source, with its state when it was first seen
         self.generators: dict[torch.Generator, Tensor] = {}
 
     def __torch_function__(
@@ -49,12 +47,21 @@ class _Captured(TorchFunctionMode):
         return result
 
 
-def list_captured(function: Callable[[Tensor, Tensor], Tensor], *known: Tensor) -> list[Tensor]:
-    """What a function closes over, when called with one query and one key of the known."""
-    rows = [x[..., :1, :] for x in known[:2]]
-    with _Captured((*known, *rows)) as seen:
-        function(*rows)
-    return [*seen.found.values(), *seen.constants.values()]
+def probe(
+    function: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, *known: Tensor
+) -> tuple[_Captured, list[Source]]:
+    """What a function closes over besides the known, and draws from, when called with one query and one key."""
+    rows = [x[..., :1, :] for x in (query, key)]
+    seen = _Captured((query, key, *rows, *known))
+
+    def run() -> None:
+        with seen:
+            _check_scores(function(*rows), *rows)
+
+    moved = list_moved(list_sources(query.device), run)
+    for generator, state in seen.generators.items():
+        generator.set_state(state)
+    return seen, moved + [Source(generator.get_state, generator.set_state) for generator in seen.generators]
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:
@@ -100,32 +107,14 @@ class Call(Pair):
         self.function = function
         # nobody knows what a function makes inside: assume a vector per pair
         self.footprint = self.depth = max(query.shape[-1], 1)
-        rows = [x[..., :1, :].detach() for x in (query, key)]
-        probe = Draws(sources=list_sources(query.device))
-        with torch.enable_grad(), probe.undone(), probe.record(may_replay=True), _Captured(rows) as seen:
-            scores = function(*rows)
-        for generator, state in seen.generators.items():
-            generator.set_state(state)
-        _check_scores(scores, *rows)
+        with torch.enable_grad():
+            seen, sources = probe(function, query.detach(), key.detach())
         self.captured = tuple(seen.found.values())
         self.tensors = _untangle(self.captured)
         self.closes_over = bool(self.tensors)
         self.constants = tuple(seen.constants.values())
         self.generators = tuple(seen.generators)
-        sources = list_sources(query.device, self.generators)
-        self.draws = Draws(_name(function), sources, is_random=probe.drew or bool(self.generators))
-        if torch.is_grad_enabled():
-            # backward makes every tile once more, which must come out the same but for the order of sums
-            rows = [x[..., :PROBED, :].detach() for x in (query, key)]
-            with self.draws.undone():
-                scores = function(*rows)
-            with self.draws.undone():
-                again = function(*rows)
-            if not torch.allclose(scores, again, rtol=1e-2, atol=0.0, equal_nan=True):
-                raise RegardError(
-                    f"score function {_name(function)} gives one tile different scores each time, so backward would see"
-                    " others than forward: let it draw from torch's generators, or use backend='reference'."
-                )
+        self.draws = Draws(name_function(function), sources)
 
     def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         scores = self.function(query, key)
@@ -133,8 +122,10 @@ class Call(Pair):
         return scores
 
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
+        scores = self(query, key)
+        self.draws.note(scores)
         # a tile is written over, but what the function returns may be a view of something of its own
-        return self(query, key).clone()
+        return scores.clone()
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         return self(query, key).clone()
@@ -143,14 +134,15 @@ class Call(Pair):
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
         with torch.enable_grad(), _Captured((query, key, *self.captured)) as seen:
             scores = self(query, key)
+        self.draws.note(scores)
         if seen.found:
             raise RegardError(
-                f"score function {_name(self.function)} used a tensor on one tile that it did not use on the first"
+                f"score function {self.draws.name} used a tensor on one tile that it did not use on the first"
                 " row: its gradient would be lost. Let it use the same tensors on every tile."
             )
         if not seen.generators.keys() <= set(self.generators):
             raise RegardError(
-                f"score function {_name(self.function)} drew from a generator on one tile that it did not draw from on"
+                f"score function {self.draws.name} drew from a generator on one tile that it did not draw from on"
                 " the first row. Let it use the same generators on every tile."
             )
 
@@ -177,14 +169,18 @@ def _check_scores(scores: object, query: Tensor, key: Tensor) -> None:
         raise RegardError(f"a score function must return floating point, got {kind}.")
 
 
-def _name(function: object) -> str:
+def name_function(function: object) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
 
 def _list_state(function: object) -> dict[str, Tensor]:
     if not isinstance(function, nn.Module):
         return {}
-    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+    # by all of its names: what has two would be put back under one of them alone
+    return {
+        **dict(function.named_parameters(remove_duplicate=False)),
+        **dict(function.named_buffers(remove_duplicate=False)),
+    }
 
 
 def _sample(query: Tensor, key: Tensor) -> Tensor:
@@ -220,7 +216,9 @@ class Custom(Score):
         if not isinstance(module, nn.Module):
             return self
         state = dict(zip(names, tensors, strict=False))
-        return replace(self, function=lambda query, key: functional_call(module, state, (query, key)))
+        # each name has its own, also where two are of one tensor
+        call = partial(functional_call, module, state, tie_weights=False)
+        return replace(self, function=lambda query, key: call((query, key)))
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         scores = self.function(query, key)

@@ -27,7 +27,8 @@ class _Attend(Mapped):
     @staticmethod
     def forward(work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         # what wants a gradient and what does not are the same to the walk, and to a compiler
-        with work.pair.draws.record(may_replay=work.steps.replays or not work.call.needs_grad):
+        needs_grad = work.call.needs_grad
+        with work.pair.draws.record(may_replay=work.steps.replays or not needs_grad, is_noted=needs_grad):
             return walk_forward(work.holding(_detach(tensors)), *_detach((query, key, value)))
 
     @staticmethod
@@ -43,7 +44,9 @@ class _Attend(Mapped):
         if grad is None:
             return None, *(None for _ in range(ctx.count))
         check_batched(grad)
-        args, (out, stat, *_) = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        # read once: whoever keeps them elsewhere brings them back each time
+        saved = ctx.saved_tensors
+        args, (out, stat, *_) = saved[: ctx.count], saved[ctx.count :]
         # the output is a function of the inputs, not an input of its own
         return None, *_Gradient.apply(ctx.work, out.detach(), stat, *args, grad)  # type: ignore[no-untyped-call]
 
@@ -69,6 +72,7 @@ class _Gradient(Mapped):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        check_batched(*grads)
         ctx.work.pair.draws.refuse_strips()
         args = ctx.saved_tensors[: ctx.count]
         piece = pull(pull(attend_strip(len(args) - 4)))

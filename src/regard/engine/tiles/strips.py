@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Tile
-from regard.engine.mapped import Mapped
+from regard.engine.mapped import Mapped, check_batched
 from regard.engine.tiles.layout import lay_out
 from regard.engine.tiles.work import Work, cut_keys, cut_queries
 
@@ -87,6 +87,7 @@ class Strips(Mapped):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        check_batched(*grads)
         args = ctx.saved_tensors[: len(ctx.piece.takes)]
         with torch.autocast(grads[0].device.type, enabled=False):
             return None, None, *Strips.apply(ctx.work, pull(ctx.piece), *args, *grads)  # type: ignore[no-untyped-call]
