@@ -114,13 +114,22 @@ def name_commit(root: pathlib.Path) -> str:
         return "unknown"
 
 
+def list_changed(root: pathlib.Path, commit: str) -> set[str]:
+    """The files of the source that are not as they were at a commit."""
+    command = ["git", "diff", "--name-only", commit, "--", "src"]
+    try:
+        return set(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split())
+    except (OSError, subprocess.CalledProcessError):
+        raise SeedError(f"git knows no commit {commit} to take verdicts over from.") from None
+
+
 def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Parser]:
     cores = os.cpu_count() or 1
     parser = Parser(
         prog="python -m tools.seed_faults",
         description=f"Plant faults in a copy of the project, see which the tests catch; status 1 below {ENOUGH:.0%}.",
         epilog="examples:\n  python -m tools.seed_faults --out docs/faults.md\n  python -m tools.seed_faults --list\n"
-        "  python -m tools.seed_faults --resume docs/faults.json\n"
+        "  python -m tools.seed_faults --resume docs/faults.json --again\n"
         "  python -m tools.seed_faults --room layers --room data\n"
         "  python -m tools.seed_faults --only softmax --skip-clean\n"
         "  python -m tools.seed_faults --first tests/weigh --first tests/conformance/test_gradients.py",
@@ -139,6 +148,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, P
     page, kept = (functools.partial(read_path, suffix) for suffix in (".md", ".json"))
     add("--out", type=page, metavar="FILE.md", help="write the count after every fault, and FILE.json beside it")
     add("--resume", type=kept, metavar="FILE.json", help="go on with a count that was broken off")
+    add("--again", action="store_true", help="with --resume: at another commit, judge what is not known to be caught")
     options = parser.parse_args(arguments)
     for path in options.first or ():
         if not (ROOT / path).exists():
@@ -182,7 +192,7 @@ def count_faults(faults: Sequence[Fault], options: argparse.Namespace, command: 
     count = begin_count(faults, command)
     page = options.out or (options.resume and options.resume.with_suffix(".md"))
     if options.resume:
-        count.go_on(options.resume)
+        count.go_on(options.resume, functools.partial(list_changed, ROOT) if options.again else None)
         print(f"{len(count.verdicts)} were judged before.")
     before, began, todo = count.seconds, time.monotonic(), count.todo
     clean = not options.skip_clean

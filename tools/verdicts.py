@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,8 @@ class Count:
     unseen: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    # what was taken over from another commit
+    earlier: str = ""
 
     @property
     def todo(self) -> list[Fault]:
@@ -90,8 +92,12 @@ class Count:
         kept = {"commit": self.commit, "seconds": round(self.seconds, 1), "verdicts": rows}
         write_whole(page.with_suffix(".json"), json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
-    def go_on(self, file: pathlib.Path) -> None:
-        """Take over the verdicts of a count that was broken off, at the same commit."""
+    def go_on(self, file: pathlib.Path, changed_since: Callable[[str], set[str]] | None = None) -> None:
+        """Take over the verdicts of a count that was broken off, at the same commit.
+
+        Of another commit those who were caught are taken over where their file has not changed since, if asked for by
+        `changed_since`; survivors are judged again.
+        """
         try:
             kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             commit, rows = kept["commit"], kept["verdicts"]
@@ -99,9 +105,17 @@ class Count:
             self.seconds = float(kept["seconds"])
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise SeedError(f"{file} holds no verdicts to go on from ({type(problem).__name__}).") from None
-        if commit != self.commit:
-            raise SeedError(f"{file} is of commit {commit}, here is {self.commit}: count anew, without --resume.")
         self.verdicts = {x.what: Verdict(x, *known[x.what]) for x in self.faults if x.what in known}
+        if commit != self.commit:
+            if changed_since is None:
+                raise SeedError(
+                    f"{file} is of commit {commit}, here is {self.commit}: count anew, without --resume, or take over"
+                    " with --again what was caught."
+                )
+            changed = changed_since(commit)
+            own = self.verdicts.items()
+            self.verdicts = {what: x for what, x in own if x.caught and x.fault.path.as_posix() not in changed}
+            self.earlier = f" {len(self.verdicts)} were caught at {commit}, in files that have not changed since."
 
 
 def write_page(count: Count) -> str:
@@ -126,7 +140,7 @@ def write_page(count: Count) -> str:
     lines += _list("Survived", [named[x.fault.what] + _end(x) for x in count.missed])
     for title, some in (("Equivalent, not counted", count.equivalent), ("Not judged here", count.unseen)):
         lines += _list(title, [f"{named[what]}: {why}" for what, why in some.items()])
-    made = f"Commit {count.commit}, {count.date}, {count.seconds:,.0f} s. {count.machine}."
+    made = f"Commit {count.commit}, {count.date}, {count.seconds:,.0f} s. {count.machine}.{count.earlier}"
     return "\n".join([*lines, "", "## How it was made", "", f"    {count.command}", "", made, ""])
 
 

@@ -38,3 +38,15 @@ def test_a_count_goes_on_where_it_was_broken_off(tmp_path):
     (tmp_path / "bad.json").write_text("[]")
     with pytest.raises(SeedError, match=r"bad.json holds no verdicts to go on from \(TypeError\)"):
         begin([CAUGHT]).go_on(tmp_path / "bad.json")
+
+
+def test_what_was_caught_at_another_commit_may_be_taken_over(tmp_path):
+    other = Fault("room/other.py", "a", "b", "another file")
+    count = begin([CAUGHT, SURVIVES, other])
+    for fault, test in ((CAUGHT, "a test"), (SURVIVES, ""), (other, "a test")):
+        count.verdicts[fault.what] = Verdict(fault, test, 1.0)
+    count.write(tmp_path / "faults.md")
+    again = begin([CAUGHT, SURVIVES, other], commit="xyz")
+    again.go_on(tmp_path / "faults.json", lambda commit: {other.path.as_posix()} if commit == "abc" else set())
+    assert again.todo == [SURVIVES, other]
+    assert "1 were caught at abc, in files that have not changed since." in write_page(again)
