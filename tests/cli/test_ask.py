@@ -92,6 +92,8 @@ def test_formats_of_tags(command, finished, tmp_path):
         out = tmp_path / f"a{end}"
         assert command("tag", run, text, "", text, *QUICK, "--format", name, "--output", out)[0] == 0
         assert list(read_tagged(out)) == [(tuple(words), tuple(tags))] * 2
+    numbers = [line.split("\t")[0] for line in out.read_text().split("\n\n")[0].splitlines() if line[:1] != "#"]
+    assert numbers == [str(at) for at in range(1, len(words) + 1)]
     # words that are parted already stay as they are
     (row,) = read_rows(command, "tag", run, text, "--words")
     assert row["words"] == text.split()

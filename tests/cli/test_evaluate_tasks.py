@@ -41,6 +41,10 @@ def test_tags(command, finished, data, tmp_path):
     assert lines[1].split()[:3] == ["mean", "F1", f"{row['f1']:.2f}"]
     assert lines[4].split() == ["label", "precision", "recall", "F1", "count"]
     assert lines[5].split()[4] == str(max(label["count"] for label in row["labels"].values()))
+    shown = {label: [f"{x['precision']:.2f}", f"{x['recall']:.2f}"] for label, x in row["labels"].items()}
+    assert any(precision != recall for precision, recall in shown.values())
+    for line in lines[5 : 5 + len(shown)]:
+        assert line.split()[1:3] == shown[line.split()[0]]
     worst, answer, times = row["confusions"][0]
     assert f"Most often wrong: {answer} for {worst} ({times})" in said
     assert lines[-1].startswith("30 sentences in ")

@@ -190,3 +190,8 @@ def test_wrong_labels_are_named(message, call):
     with pytest.raises(RegardError) as error:
         call()
     assert str(error.value) == message
+
+
+def test_the_last_of_labels_keep_what_they_are():
+    labels = Labels(("<s>", "a", "⟨2/2⟩", "b"), (True, False, False, False), (False, False, True, False), True)
+    assert labels.tail(2) == Labels(("⟨2/2⟩", "b"), (False, False), (True, False), False)
