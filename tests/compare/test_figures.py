@@ -95,6 +95,8 @@ def test_maps_are_what_is_seen():
         drawn = np.asarray(axes.images[0].get_array())
         assert ["".join(map(str, row)) for row in drawn.astype(int)] == one["seen"]
         assert to_hex(axes.images[0].cmap(1)) == LOOKS[kind][0].lower()
+        # what is seen has the kind's own colour, not half of it
+        assert axes.images[0].get_clim() == (0, 1)
 
 
 @pytest.mark.parametrize(("name", "field"), [("seconds", "seconds"), ("memory", "bytes")])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.models.bert import Bert
+from regard.models.bert import Bert, find_padding
 from regard.models.encoder import Encoder
 from regard.models.pretrained import load_pretrained
 
@@ -279,3 +279,10 @@ def test_other_places_and_masks_are_refused(transformers, tmp_path):
         with pytest.raises(RegardError) as error:
             model(IDS, mask)
         assert str(error.value) == line
+
+
+def test_padding_between_tokens_is_no_length():
+    mask = torch.tensor([[1, 0, 1], [1, 1, 1]])
+    lengths, truths = find_padding(torch.ones(2, 3), mask)
+    assert lengths is None
+    assert torch.equal(truths, mask.bool())

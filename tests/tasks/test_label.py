@@ -192,14 +192,20 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):
     file = tmp_path / "texts.tsv"
     file.write_text("".join(f"text {n}\t{'abc'[n % 3]}\n" for n in range(60)))
+    unheard = tmp_path / "unheard.tsv"
+    unheard.write_text(file.read_text().replace("text", "unheard"))
     job = ClassifyJob.default(
-        corpus=LabelledCorpus((str(file),), (str(file),)), recipe={"max_steps": 1},
+        corpus=LabelledCorpus((str(file),), (str(unheard),)), recipe={"max_steps": 1},
         changes={"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "num_layers": 1, "num_grams": 50},
     )  # fmt: skip
     for said in ("60 texts to learn from, 60 to validate by; labels: a (20), b (20), c (20).", "step 1"):
         train_labels(job, str(tmp_path / "run"), Machine("cpu"))
         lines = capsys.readouterr().err.splitlines()
         assert [line for line in lines if "to learn from" in line] == ([said] if "learn" in said else [])
+    # words that it is validated by are none that it has learned
+    known = (tmp_path / "run" / "tokenizer.json").read_text()
+    assert ' text"' in known
+    assert "unheard" not in known
 
 
 def test_what_is_too_long_is_noted(prepare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
 
@@ -152,3 +153,16 @@ def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(RegardError) as error:
         save_state(path, {"a": {None: 1}})
     assert str(error.value) == "state.a has the key None: keys of a state must be texts or integers."
+
+
+def test_a_save_that_breaks_off_leaves_the_state_before(tmp_path, monkeypatch):
+    path = tmp_path / "state.safetensors"
+    save_state(path, {"step": 1})
+
+    def refuse(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="no space left"):
+        save_state(path, {"step": 2})
+    assert load_state(path) == {"step": 1}

@@ -51,6 +51,16 @@ def test_a_file_has_it_all(tmp_path, keep):
         assert (look.terms, look.why) == (again[name].terms, again[name].why)
 
 
+def test_groups_of_key_heads_are_of_query_heads(tmp_path):
+    # one sequence, which has no groups
+    x = torch.randn(1, 4, 5, 8)
+    model = Plain()
+    with watch(model, keep=True) as seen:
+        model(x, x[:, :2])
+    seen.save(tmp_path / "x.safetensors")
+    assert len(Seen.load(tmp_path / "x.safetensors")) == 1
+
+
 def test_it_is_a_mapping_with_a_table():
     seen = make()
     assert len(seen) == 2
