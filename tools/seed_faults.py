@@ -127,7 +127,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, P
     cores = os.cpu_count() or 1
     parser = Parser(
         prog="python -m tools.seed_faults",
-        description=f"Plant faults in a copy of the project, see which the tests catch; status 1 below {ENOUGH:.0%}.",
+        description=f"Plant faults in a copy of the project, see which tests catch; exit status 1 below {ENOUGH:.0%}.",
         epilog="examples:\n  python -m tools.seed_faults --out docs/faults.md\n  python -m tools.seed_faults --list\n"
         "  python -m tools.seed_faults --resume docs/faults.json --again\n"
         "  python -m tools.seed_faults --room layers --room data\n"
@@ -143,13 +143,15 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, P
     add("--first", action="append", metavar="PATH", help="tests to run first, may be repeated")
     add("--jobs", type=read_count, default=cores, metavar="N", help="faults examined at a time (default: the cores)")
     add("--limit", type=read_count, default=900, metavar="S", help="seconds for one stage of a fault (default 900)")
-    add("--near", action="store_true", help="leave those open that the tests of their own room do not catch: quick")
+    add("--near", action="store_true", help="run the tests of its own room alone; no verdict on what they miss: quick")
     add("--skip-clean", action="store_true", help="trust that the tests pass without a fault")
     page, kept = (functools.partial(read_path, suffix) for suffix in (".md", ".json"))
     add("--out", type=page, metavar="FILE.md", help="write the count after every fault, and FILE.json beside it")
     add("--resume", type=kept, metavar="FILE.json", help="go on with a count that was broken off")
-    add("--again", action="store_true", help="with --resume: at another commit, judge what is not known to be caught")
+    add("--again", action="store_true", help="with --resume: keep what was caught at another commit, judge the rest")
     options = parser.parse_args(arguments)
+    if options.again and not options.resume:
+        parser.error("argument --again: there is nothing to go on from without --resume")
     for path in options.first or ():
         if not (ROOT / path).exists():
             parser.error(f"argument --first: there is no {path}")

@@ -133,6 +133,10 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
         "Custom(function=drop) needs numbers, and tensors on meta have none.",
         rows(QUERY.to(META), KEY.to(META), VALUE.to(META), score=drop),
     ),
+    (
+        "Allowed must hold a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor).",
+        terms(mask=torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(2, 5)]).to(torch.bool)),
+    ),
     (NESTED, rows(torch.nested.nested_tensor([torch.ones(2, 3, 4), torch.ones(2, 5, 4)], layout=torch.jagged))),
     # --- numbers that are too large
     (

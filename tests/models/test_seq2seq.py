@@ -319,6 +319,7 @@ def call(name: str):
         "layer": lambda: Seq2SeqAttentionDecoder(*SIZES, attention=MultiHeadAttention(5, 5, 5, 5, 1)),
         "draws": lambda: Seq2SeqAttentionDecoder(*SIZES, attention=DotProductAttention(weigh=Hard("sample"))),
         "outputs": lambda: model.decoder.init_state((memory, hidden)),
+        "alone": lambda: model.decoder.init_state(memory),
         "batch": lambda: model.decoder(tokens(2, N), model.encode(tokens(B, M))),
         "axes": lambda: model.encoder(tokens(M)),
         "list": lambda: model.encoder([[1, 2]]),
@@ -350,6 +351,9 @@ MESSAGES = {
     "outputs": (
         "Seq2SeqAttentionDecoder enc_outputs must be (source, batch, 5) and (2, batch, 5), or as Seq2SeqEncoder"
         " returned them, got shapes (3, 7, 5) and (2, 3, 5)."
+    ),
+    "alone": (
+        "Seq2SeqAttentionDecoder enc_outputs must be a pair, an encoder's outputs and its hidden state, got Tensor."
     ),
     "batch": "Seq2SeqAttentionDecoder X and state must share their batch: got 2 and 3.",
     "axes": "Seq2SeqEncoder X must be token ids (batch, steps), at least one of each, got shape (7,).",

@@ -74,14 +74,16 @@ def test_many_tiles_have_the_slope_of_what_they_drew(mask):
             assert gradcheck(compute, [x[:1, :, :4].clone().requires_grad_() for x in ROWS])
 
 
+@pytest.mark.parametrize("learns", ["rows", "closure"])
 @pytest.mark.parametrize("share", [1.0, 0.1, 0.01])
-def test_other_generators_are_refused_however_little_they_do(share):
+def test_other_generators_are_refused_however_little_they_do(share, learns):
     dice = np.random.default_rng(1)
-    rows = [noise(1, 1, 64, 8, seed=seed).requires_grad_() for seed in (1, 2, 3)]
+    rows = [noise(1, 1, 64, 8, seed=seed).requires_grad_(learns == "rows") for seed in (1, 2, 3)]
+    weight = noise(8, seed=4).requires_grad_(learns == "closure")
 
     def score(query: Tensor, key: Tensor) -> Tensor:
         hit = dice.random((query.shape[-2], key.shape[-2])) < share
-        return query @ key.mT - torch.from_numpy(hit * dice.random(hit.shape) * 9)
+        return (query * weight) @ key.mT - torch.from_numpy(hit * dice.random(hit.shape) * 9)
 
     out = attend(*rows, score=score, backend="tiled")
     with pytest.raises(RegardError, match="gave other scores in backward"):

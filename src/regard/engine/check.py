@@ -122,12 +122,23 @@ def check_terms(
 ) -> None:
     """Each term's own complaint about this call, raised."""
     for term in (score, weigh, mask, bias):
-        if term is not None and (problem := term.complain(sizes)):
+        if term is not None and (problem := _complain(term, sizes)):
             raise RegardError(problem)
     if (type(dropout) is not float and misfit_kind("dropout", dropout, (float,))) or not 0.0 <= dropout < 1.0:
         raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
     if generator is not None and (problem := misfit_kind("generator", generator, (torch.Generator, NoneType))):
         raise RegardError(problem)
+
+
+def _complain(term: Term, sizes: Sizes) -> str | None:
+    try:
+        return term.complain(sizes)
+    except RuntimeError:
+        # a nested tensor does not even have a shape; to look for one takes time that a small call does not have
+        if any(x.is_nested for x in term.held):
+            name = type(term).__name__
+            return f"{name} must hold a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor)."
+        raise
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard import layers
 from regard.core import RegardError, Score
+from regard.core.kinds import describe
 from regard.layers.inputs import check_rate, join_dtypes
 from regard.layers.order import check_count
 from regard.layers.scored import ScoredAttention
@@ -183,6 +184,11 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
         A pair is what the textbook's encoder returns, outputs (source, batch, num_hiddens); what `Seq2SeqEncoder`
         returns is taken as it is, with its batch first.
         """
+        if not isinstance(enc_outputs, tuple | list) or len(enc_outputs) != 2:
+            raise RegardError(
+                "Seq2SeqAttentionDecoder enc_outputs must be a pair, an encoder's outputs and its hidden state, got"
+                f" {describe(enc_outputs)}."
+            )
         memory, hidden = enc_outputs
         depth, size = self.rnn.num_layers, self.rnn.hidden_size
         if memory.ndim == 3 and not isinstance(enc_outputs, Encoded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from regard.engine.tiles.work import Work
 
 def attend_by_tiles(work: Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The output of a call whose tensors are 4-D, lifted and prepared."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in work.tensors):
+        # what a user's function closes over is not seen before it is called
+        work = replace(work, call=replace(work.call, needs_grad=True))
     out: Tensor = _Attend.apply(work, query, key, value, *work.tensors)[0]  # type: ignore[no-untyped-call]
     return out
 
