@@ -27,14 +27,20 @@ TILES = ("tests/conformance/test_backends.py", "tests/conformance/test_gradients
 KERNELS = ("tests/fused/test_conformance.py", "tests/fused/test_edges.py")
 # where the tests of a file do not bear its name
 NEAR = {
-    "engine/attend.py": ("tests/engine/test_hooks.py",),
+    "core/draws.py": ("tests/score/test_draws.py", "tests/engine/test_errors.py"),
+    "core/terms.py": ("tests/engine/test_versions.py",),
+    "score/custom.py": ("tests/score/test_draws.py", "tests/engine/test_versions.py"),
+    "mask/window.py": ("tests/mask/test_rules.py",),
+    "weigh/relu.py": ("tests/incidents/test_nan_shows.py",),
+    **dict.fromkeys((f"engine/{name}.py" for name in ("mapped", "transform")), ("tests/engine/test_transforms.py",)),
+    "engine/attend.py": ("tests/engine/test_hooks.py", "tests/engine/test_versions.py", "tests/engine/test_twice.py"),
     "engine/check.py": ("tests/engine/test_errors.py",),
     "engine/fold.py": ("tests/engine/test_shapes.py", "tests/engine/test_torch.py"),
     "engine/poison.py": ("tests/incidents/test_poison.py", "tests/incidents/test_nan_shows.py"),
     "engine/backends/sdpa.py": ("tests/engine/test_torch.py", "tests/incidents/test_torch.py"),
     **dict.fromkeys(sorted({fault.file for fault in FUSED}), KERNELS),
     **dict.fromkeys((f"engine/tiles/{name}.py" for name in ("steps", "walk", "work")), TILES),
-    "engine/tiles/strips.py": ("tests/conformance/test_second_derivatives.py",),
+    "engine/tiles/strips.py": ("tests/engine/test_twice.py", "tests/conformance/test_second_derivatives.py"),
     "weigh/sum.py": ("tests/conformance/test_gradients.py",),
     "watching/join.py": ("tests/watching/test_steps.py",),
     "watching/files.py": ("tests/watching/test_seen.py",),

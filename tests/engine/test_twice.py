@@ -50,3 +50,13 @@ def test_saved_tensors_are_read_once(terms):
         found.append(x.grad)
     assert_close(found[1], found[0])
     assert_close(found[2], found[0])
+
+
+def test_what_was_dropped_stays_dropped():
+    found = {}
+    for backend in ("reference", "tiled"):
+        x, generator = ROWS.clone().requires_grad_(), torch.Generator().manual_seed(4)
+        loss = attend(x, x, OTHER, dropout=0.4, generator=generator, backend=backend).sin().sum()
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        found[backend] = torch.autograd.grad(grad.square().sum(), x)[0]
+    assert_close(found["tiled"], found["reference"])

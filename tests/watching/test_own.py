@@ -284,3 +284,10 @@ def test_terms_with_offsets_and_lengths_are_passed_on_as_given():
         attend(x, y, y, mask=mask)
     torch.testing.assert_close(seen["attend"].rows, find_weights(x, y, mask=mask))
     assert seen.checks["attend"].ratio < 4
+
+
+def test_a_module_that_leaves_attention_to_a_function_of_its_file():
+    x, model = rows(1, 2, 5, 4), Through()
+    with watch(model) as seen:
+        model(x)
+    assert len(seen) == 1

@@ -19,9 +19,9 @@ MASKS = [
     ),
     Fault(
         WINDOW,
-        "ahead = torch.arange(at[0] - max(rows, 1) + 1,",
-        "ahead = torch.arange(at[0] - max(rows, 1),",
-        "pattern of a tile starts one step early",
+        "ahead = torch.arange(at[0] - max(rows, 1) + 1, at[0] + columns, device=tile.device)",
+        "ahead = torch.arange(at[0] - max(rows, 1) + 2, at[0] + columns + 1, device=tile.device)",
+        "pattern of a tile lies one step ahead",
     ),
     Fault(
         WINDOW,
