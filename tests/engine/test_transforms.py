@@ -94,6 +94,7 @@ def test_samples(kind, backend):
     weights = torch.stack([WEIGHT, 2 * WEIGHT])
     assert_same(lambda f: vmap(f, in_dims=(0, 0, 0, None)), *get(kind, backend), *ROWS, WEIGHT)
     assert_same(lambda f: vmap(f, in_dims=(None, None, None, 0)), *get(kind, backend), *ROWS, weights)
+    assert_same(lambda f: vmap(f, in_dims=(1, 1, 1, None), out_dims=1), *get(kind, backend), *ROWS, WEIGHT)
     # a gradient for each sample, and samples of samples
     assert_same(
         lambda f: vmap(grad(square(f), argnums=(0, 3)), in_dims=(0, 0, 0, None)), *get(kind, backend), *ROWS, WEIGHT

@@ -55,6 +55,19 @@ def test_what_is_drawn_differs_from_call_to_call():
     assert torch.rand(()) == after
 
 
+def test_backward_leaves_the_generators_where_they_are():
+    drawn = []
+    for goes_back in (True, False):
+        torch.manual_seed(4)
+        out = attend(*(x.clone().requires_grad_() for x in ROWS), score=drop, backend="tiled")
+        # whatever was drawn since, nobody draws twice
+        torch.rand(3)
+        if goes_back:
+            out.sum().backward()
+        drawn.append(torch.rand(()))
+    assert drawn[0] == drawn[1]
+
+
 @pytest.mark.parametrize("mask", [Full(), Causal()], ids=repr)
 def test_many_tiles_have_the_slope_of_what_they_drew(mask):
     generator = torch.Generator()

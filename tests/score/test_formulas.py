@@ -164,3 +164,8 @@ def test_nearby_points_stay_apart():
     pair = Gaussian(2.0).prepare(query, key)[2]
     for scores in (Gaussian(2.0)(query, key), pair.fill(query, key, *pair.tensors)):
         assert scores.item() == pytest.approx(-2 * step**2, rel=1e-12)
+
+
+def test_features_far_below_zero_are_powers_of_e():
+    far = torch.tensor([[-30.0], [-50.0]])
+    torch.testing.assert_close(Feature()(far, torch.zeros(1, 1)), far.exp(), rtol=1e-6, atol=0.0)
