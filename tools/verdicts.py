@@ -122,11 +122,10 @@ def write_page(count: Count) -> str:
     """The count by room as Markdown: a table, what survived, what is equivalent, and how it was made."""
     from benchmarks.report import table_lines
 
-    done, drawn = len(count.verdicts), {fault.what for fault in DRAWN}
-    share = f" ({count.caught / done:.1%})" if done else ""
-    lines = ["# Seeded faults", "", f"{count.caught} of {done} caught{share}."]
+    asked, drawn = len(count.verdicts) + len(count.todo), {fault.what for fault in DRAWN}
+    lines = ["# Seeded faults", "", f"{count.caught} of {asked} caught ({count.caught / max(asked, 1):.1%})."]
     if left := len(count.todo):
-        lines.append(f"{left} are not judged yet.")
+        lines.append(f"{left} are not judged to the end yet.")
     rows = []
     rooms = list(dict.fromkeys(fault.room for fault in count.faults))
     for room, name in [*((room, room) for room in rooms), (None, "all")]:
@@ -138,6 +137,7 @@ def write_page(count: Count) -> str:
     # what was drawn is code
     named = {x.what: f"`{x.file}`: " + (f"`` {x.what} ``" if x.what in drawn else x.what) for x in count.faults}
     lines += _list("Survived", [named[x.fault.what] + _end(x) for x in count.missed])
+    lines += _list("Not judged to the end", [named[x.what] for x in count.todo])
     for title, some in (("Equivalent, not counted", count.equivalent), ("Not judged here", count.unseen)):
         lines += _list(title, [f"{named[what]}: {why}" for what, why in some.items()])
     made = f"Commit {count.commit}, {count.date}, {count.seconds:,.0f} s. {count.machine}.{count.earlier}"

@@ -165,7 +165,7 @@ def test_a_count_is_written_after_every_fault_and_gone_on_with(quick, capsys, tm
     with pytest.raises(SystemExit) as end:
         seed_faults.main(["--out", str(page)])
     assert end.value.code == 130
-    assert "5 of 5 caught (100.0%).\n19 are not judged yet." in page.read_text()
+    assert "5 of 24 caught (20.8%).\n19 are not judged to the end yet." in page.read_text()
     assert len(json.loads(page.with_suffix(".json").read_text())["verdicts"]) == 5
     monkeypatch.setattr(seed_faults, "judge", sound)
     assert seed_faults.main(["--resume", str(page.with_suffix(".json"))]) == 0

@@ -15,7 +15,8 @@ def test_a_page_has_the_rooms_the_survivors_and_how_it_was_made():
     count.seconds = 10.0
     assert count.show_progress(jobs=2) == "2 of 3: 1 caught, 1 not, about 1 min left"
     page = write_page(count)
-    assert "1 of 2 caught (50.0%).\n1 are not judged yet." in page
+    assert "1 of 3 caught (33.3%).\n1 are not judged to the end yet." in page
+    assert "## Not judged to the end\n\n- " in page
     assert "| room | 2 | 0 | 1 | 1 |\n" in page
     assert f"| {drawn.room} | 0 | 1 | 0 | 0 |\n" in page
     assert "| all | 2 | 1 | 1 | 1 |\n" in page
