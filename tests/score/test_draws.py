@@ -104,12 +104,11 @@ def test_other_generators_are_refused_however_little_they_do(share, learns):
 
 
 def test_nothing_is_written_to_generators_that_are_not_drawn_from(monkeypatch):
-    def refuse(state: Tensor) -> None:
-        raise AssertionError("another thread may draw from it")
-
-    rows = [x.clone().requires_grad_() for x in ROWS]
-    monkeypatch.setattr(torch, "set_rng_state", refuse)
+    # another thread may draw from them
+    rows, written = [x.clone().requires_grad_() for x in ROWS], []
+    monkeypatch.setattr(torch, "set_rng_state", written.append)
     attend(*rows, score=lambda query, key: query @ key.mT, backend="tiled").sum().backward()
+    assert not written
 
 
 def test_a_module_with_dropout_trains():

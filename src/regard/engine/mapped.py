@@ -16,20 +16,23 @@ class Mapped(torch.autograd.Function):
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         pairs = list(zip(args, in_dims, strict=True))
-        if not info.batch_size:
-            # of a sample that nobody asked for, all that is wanted are the shapes
-            size = [x.new_zeros(x.movedim(dim, 0).shape[1:]) if isinstance(dim, int) else x for x, dim in pairs]
-            made = cls.apply(*size)  # type: ignore[no-untyped-call]
-            if isinstance(made, Tensor):
-                return made.new_empty(0, *made.shape), 0
-            return tuple(x.new_empty(0, *x.shape) for x in made), (0,) * len(made)
+        count = info.batch_size
+        if not count:
+            # of no samples, one of zeros tells the shapes
+            pairs = [(_make_one(x, dim) if isinstance(dim, int) else x, dim) for x, dim in pairs]
         samples = []
-        for at in range(info.batch_size):
+        for at in range(count or 1):
             cut = [x.select(dim, at) if isinstance(dim, int) else x for x, dim in pairs]
             samples.append(cls.apply(*cut))  # type: ignore[no-untyped-call]
         if isinstance(samples[0], Tensor):
-            return torch.stack(samples), 0
-        return tuple(torch.stack(parts) for parts in zip(*samples, strict=True)), (0,) * len(samples[0])
+            return torch.stack(samples)[:count], 0
+        return tuple(torch.stack(parts)[:count] for parts in zip(*samples, strict=True)), (0,) * len(samples[0])
+
+
+def _make_one(x: Tensor, dim: int) -> Tensor:
+    shape = list(x.shape)
+    shape[dim] = 1
+    return x.new_zeros(shape)
 
 
 def check_batched(*grads: Tensor | None) -> None:

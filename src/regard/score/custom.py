@@ -29,7 +29,7 @@ class _Captured(TorchFunctionMode):
         self.known = {id(t): t for t in known}
         self.found: dict[int, Tensor] = {}
         self.constants: dict[int, Tensor] = {}
-        # each as a source, with its state when it was first seen
+        # each with its state when it was first seen
         self.generators: dict[torch.Generator, Tensor] = {}
 
     def __torch_function__(
