@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at o
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
+# how the folder of a checkpoint that is no run begins
+OTHER = "hf:"
 # what a run of each task does, and the command for it
 USES = {
     "translate": ("translates", "translate"),
@@ -49,20 +52,39 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
 
 def find_task(run: str | Path) -> str | None:
     """What the run in a folder was trained for; None where it does not say."""
-    from regard.models.pretrained import read_config
+    from regard.core import RegardError
+    from regard.models.layout import CONFIG, read_config
+    from regard.tasks.folder import SETTINGS
 
-    task = read_config(Path(run)).get("training", {}).get("task")
+    place = Path(run)
+    if (place / SETTINGS).exists() and not (place / CONFIG).exists():
+        raise RegardError(
+            f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
+            " (--validate-every)."
+        )
+    task = read_config(place).get("training", {}).get("task")
     return task if isinstance(task, str) else None
 
 
-def check_task(run: str | Path, task: str) -> None:
-    """Complain of a run that another command is for."""
-    from regard.core import RegardError
+def check_run(run: str | Path, device: str, task: str | None = None) -> None:
+    """Complain of a folder that holds no model, of a run that another command is for, and of no device.
 
+    All of it before torch is loaded, which takes longer than all else.
+    """
+    from regard.core import RegardError
+    from regard.models.files import check_folder, open_file
+    from regard.models.layout import RESTORE, WEIGHTS
+
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
+    if str(run).startswith(OTHER):
+        check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
+        return
     found = find_task(run)
-    if found != task and found in USES:
+    if task is not None and found != task and found in USES:
         does, command = USES[found]
         raise RegardError(f"{run} {does}: use {name_program()} {command}.")
+    open_file(Path(run) / WEIGHTS, RESTORE).close()
 
 
 def answer(

@@ -34,11 +34,11 @@ def classify(
     goes to stderr.
     """
     asking.check_asked(text, input, output)
+    asking.check_run(run, device, "classify")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.classifier import Classifier
 
-    asking.check_task(run, "classify")
     classifier = Classifier.load(run, device)
 
     def note(found: Sequence[Classified]) -> None:

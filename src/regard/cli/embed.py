@@ -59,6 +59,7 @@ def embed(
     what was asked for, between tabs. Whatever else is said goes to stderr.
     """
     _check(text, input, output, nearest)
+    asking.check_run(run, device)
     stored = None if nearest is None or input is None else read_lines(input)
     lines = asking.read_asked(text, input if stored is None else None, is_typed=output is None)
 

@@ -36,11 +36,11 @@ def summarize(
     A shorter sentence a line goes to stdout, whatever else is said to stderr.
     """
     asking.check_asked(text, input, output)
+    asking.check_run(run, device, "summarize")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.summarizer import Summarizer
 
-    asking.check_task(run, "summarize")
     summarizer = Summarizer.load(run, device)
     ask = partial(summarizer.summarize, ratio=ratio, batch_size=batch_size)
     asking.answer(lines, ask, _write_json if as_json else _write, title="shortening", output=output)

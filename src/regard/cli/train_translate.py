@@ -68,7 +68,7 @@ def translate(
     changes = read_changes(set_)
 
     from regard.tasks.corpus import Corpus
-    from regard.tasks.translate import Job, train_translator
+    from regard.tasks.translate_job import Job
 
     corpus = Corpus(
         tuple(data or Corpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
@@ -80,4 +80,4 @@ def translate(
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
         batch_size=batch_size if batch_size or max_tokens else 64, metric=metric, label_smoothing=label_smoothing,
     )  # fmt: skip
-    training.run(train_translator, job, out, 'translate {run} "a sentence"')
+    training.run(job, out, 'translate {run} "a sentence"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,13 +72,18 @@ class Training:
             }
         )  # fmt: skip
 
-    def run(self, train: Callable[..., Any], job: Any, out: Path, use: str) -> None:
+    def run(self, job: Any, out: Path, use: str) -> None:
         """Train a job in a folder and end the program; `use` is the command for what was trained."""
+        from regard.tasks.folder import RunFolder
         from regard.tasks.recipe import Machine
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
+        RunFolder(out).check()
+        # read before torch and its like are loaded: what is wrong with a file shows at once
+        parts = job.part()
+        options: dict[str, Any] = {"parts": parts, "is_shown": not self.quiet, "logs": self.tensorboard}
         with hush():
-            standing = train(job, str(out), machine, is_shown=not self.quiet, logs=self.tensorboard)
+            standing = job.open_trainer()(job, str(out), machine, **options)
         raise typer.Exit(close(standing, out, use, job.metric, is_shown=not self.quiet))
 
 

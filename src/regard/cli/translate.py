@@ -76,19 +76,20 @@ def translate(
     if is_page and layer is not None:
         raise typer.BadParameter("--layer is for pictures, a page has all layers")
 
-    from regard.tasks.translator import Translator
-
-    if look is not None and not is_page:
-        from regard.views.sheet import check_path
-
-        check_path(look)
     options: dict[str, Any] = {"beam": beam, "alpha": alpha, "max_len": max_len, "batch_size": batch_size}
     options |= {"looks": look is not None, "layer": layer}
     if sample:
         options |= {"temperature": 1.0 if temperature is None else temperature, "top_k": top_k, "seed": seed}
     # what is given is read before the model: a wrong name shows at once
     lines = asking.read_asked(text, input, is_typed=output is None and look is None)
-    asking.check_task(run, "translate")
+    asking.check_run(run, device, "translate")
+
+    from regard.tasks.translator import Translator
+
+    if look is not None and not is_page:
+        from regard.views.sheet import check_path
+
+        check_path(look)
     translator = Translator.load(run, device)
     ask, write = partial(translator.translate, **options), partial(_list_lines, as_json=as_json)
     found = asking.answer(lines, ask, write, asking.name_unknown, title="translating", output=output)

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.core import RegardError
 from regard.core.files import write_whole
-from regard.tasks.state import load_state, save_state
+from regard.tasks.configs import PREFIX
 
 STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
 MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json", "letters.json")
@@ -147,10 +147,15 @@ class RunFolder:
 
     def load(self) -> Any:
         """The last state."""
+        # brings torch, which nothing else here needs
+        from regard.tasks.state import load_state
+
         return load_state(self.path / STATE)
 
     def save(self, state: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
         """Keep a state, and beside it the history, a line a validation."""
+        from regard.tasks.state import save_state
+
         with say_why(self.path):
             write_whole(self.path / METRICS, _list_rows(history))
             save_state(self.path / STATE, dict(state))
@@ -172,6 +177,18 @@ def say_why(path: pathlib.Path) -> Iterator[None]:
         if os.path.exists(path / STATE):
             raise RegardError(f"{what}: mend that, and the same command goes on from the last save.") from None
         raise RegardError(f"{what}: mend that, or name another folder.") from None
+
+
+def is_same_start(one: Any, other: Any) -> bool:
+    """Whether two runs begin from one folder, however its name is written.
+
+    >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
+    (True, False, False)
+    """
+    if not isinstance(one, str) or not isinstance(other, str) or one.startswith(PREFIX) != other.startswith(PREFIX):
+        return bool(one == other)
+    one, other = (os.path.abspath(os.path.expanduser(x.removeprefix(PREFIX))) for x in (one, other))
+    return bool(one == other)
 
 
 def _list_rows(history: Sequence[Mapping[str, Any]]) -> str:

@@ -7,16 +7,18 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.split import Split
 from regard.data.wordpiece import WordPiece, open_tokenizer
-from regard.models.encoder import Config, Encoder
+from regard.tasks.configs import PREFIX
 from regard.tasks.corpus import Examples
-from regard.tasks.hugging import PREFIX
 from regard.tasks.lexicon import TOKENS_FILE, Lexicon
-from regard.tasks.recipe import Recipe
+from regard.tasks.recipe import Recipe, Trained
+
+if TYPE_CHECKING:
+    from regard.models.encoder import Encoder
 
 MODELS = ("attention", "gru", "cnn")
 # whether more is better, by what validation may decide by
@@ -29,7 +31,7 @@ FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
 
 
 @dataclass(frozen=True)
-class EncoderJob:
+class EncoderJob(Trained):
     """All that decides what an encoder learns; `dataclasses.asdict` of it is JSON.
 
     `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
@@ -57,6 +59,7 @@ class EncoderJob:
     metric: str = "accuracy"
 
     task: ClassVar[str] = "label"
+    trainer: ClassVar[tuple[str, str]] = ("label", "train_labels")
     head: ClassVar[str] = "tags"
     # whether an example's text comes as words
     is_worded: ClassVar[bool] = False
@@ -121,6 +124,8 @@ class EncoderJob:
 
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
         """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
+        from regard.models.encoder import Config, Encoder
+
         changes = check_changes(self.model, Config, self.changes)
         # what nothing asks would learn nothing, and processes would wait for its gradient
         if changes.get("has_next") and self.head != "words":

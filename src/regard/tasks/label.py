@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,16 @@ from torch.nn import functional
 
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Labelled, Rows
+from regard.data.split import Split
 from regard.models.encoder import Encoder
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS, EncoderJob
 from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.logits import ask, open_rows, part_sentence
 from regard.tasks.recipe import Machine
 from regard.tasks.run import Learning, digest_data, train_run
-from regard.tasks.start import limit_length, pause_training, prepare_reading
+from regard.tasks.start import limit_length, prepare_reading
 from regard.views.labels import show_line
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 MOST_LABELS = 1000
 # and more than this are not named one by one
 MOST_NAMED = 8
-# places for tokens in a batch, when a trained model is asked
-PLACES = 2**13
-
 # a text, or the words of one, and its label, or one for each word
 Example = tuple[Any, Any]
 
@@ -91,7 +90,7 @@ class LabelTask(Learning):
         return int((batch.labels != NO_LABEL).sum())
 
     def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
-        return _compare(_ask(model, batch), batch.labels, self.job.label_smoothing)
+        return _compare(ask(model, batch), batch.labels, self.job.label_smoothing)
 
     def open_scores(self, device: torch.device) -> dict[str, Any]:
         """What a validation measures besides the loss, each from 0 to 1."""
@@ -103,7 +102,7 @@ class LabelTask(Learning):
         sums = torch.zeros(2, dtype=torch.float64)
         for batch in rows.walk():
             here = batch.to(fabric.device)
-            logits, labels = _ask(model, here), here.labels
+            logits, labels = ask(model, here), here.labels
             sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)], dtype=torch.float64)
             for score in scores.values():
                 score.update(logits.argmax(-1), labels)
@@ -112,18 +111,18 @@ class LabelTask(Learning):
 
 
 def train_labels(
-    job: EncoderJob, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False,
-    kind: type[LabelTask] = LabelTask,
+    job: EncoderJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False, kind: type[LabelTask] = LabelTask,
 ) -> Standing:  # fmt: skip
-    """Train an encoder on labelled texts in a folder, or go on with the one that is there."""
+    """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
 
     def prepare(folder: RunFolder) -> LabelTask:
-        parts = job.part()
-        labels = list_labels(job, [*parts.train, *parts.valid])
-        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in parts.train])
+        found = parts or job.part()
+        labels = list_labels(job, [*found.train, *found.valid])
+        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in found.train])
         torch.manual_seed(job.recipe.seed)
         model = job.build(lexicon, labels, trunk)
-        return kind(job, model, lexicon, parts.train, parts.valid)
+        return kind(job, model, lexicon, found.train, found.valid)
 
     return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
 
@@ -182,42 +181,6 @@ def read_examples(
     return [*itertools.chain.from_iterable(parts)], places
 
 
-def part_sentence(lexicon: Lexicon, one: Encoded, limit: int | None) -> list[Encoded]:
-    """A sentence of words as several of at most `limit` tokens, each in its frame; no word is parted.
-
-    >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
-    >>> (one,) = lexicon.encode_words([["the", "cat", "sat"]])
-    >>> [part.ids for part in part_sentence(lexicon, one, 2)] == [one.ids[:2], one.ids[2:]]
-    True
-
-    Of a word that has more pieces than all of the limit the first are read.
-    """
-    if limit is None or len(one.ids) <= limit or not one.starts:
-        return [one]
-    before = one.starts[0]
-    behind = len(lexicon.frame([-1])) - before - 1
-    last, most = len(one.ids) - behind, max(1, limit - before - behind)
-    groups: list[list[tuple[int, int]]] = []
-    for start, stop in itertools.pairwise([*one.starts, last]):
-        if not groups or stop - groups[-1][0][0] > most:
-            groups.append([])
-        groups[-1].append((start, stop))
-    found = []
-    for group in groups:
-        first, stop = group[0][0], min(group[-1][1], group[0][0] + most)
-        chosen = [*range(before), *range(first, stop), *range(last, len(one.ids))]
-        letters = None if one.letters is None else [one.letters[place] for place in chosen]
-        starts = [start - first + before for start, _ in group]
-        found.append(Encoded([one.ids[place] for place in chosen], letters, starts))
-    return found
-
-
-def open_rows(encoded: Sequence[Encoded], labels: Any = None, **options: Any) -> Rows:
-    """Batches of what was read."""
-    letters = [one.letters for one in encoded if one.letters is not None]
-    return Rows([one.ids for one in encoded], labels, letters=letters or None, **options)
-
-
 def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str, Any]:
     """The measures of labels, by torchmetrics: accuracy, and the mean over labels of F1."""
     try:
@@ -227,49 +190,6 @@ def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str
     options: dict[str, Any] = {"num_classes": num_labels, "ignore_index": NO_LABEL}
     accuracy = MulticlassAccuracy(average="micro", **options)
     return {"accuracy": accuracy.to(device), "f1": MulticlassF1Score(average="macro", **options).to(device)}
-
-
-@torch.no_grad()
-def find_logits(
-    model: Encoder, encoded: Sequence[Encoded], *, batch_size: int = 64,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each text, (labels) or (tokens, labels), in their order."""
-    if not encoded:
-        return []
-    found: list[Tensor] = [torch.empty(0)] * len(encoded)
-    place, done = next(model.parameters()).device, 0
-    longest = max(len(one.ids) for one in encoded)
-    rows = open_rows(encoded, batch_size=batch_size, max_tokens=max(PLACES, longest + 1), shuffle=False)
-    with pause_training(model):
-        for batch in rows.walk():
-            logits = _ask(model, batch.to(place)).float().cpu()
-            for number, length, row in zip(batch.numbers.tolist(), batch.lengths.tolist(), logits, strict=True):
-                found[number] = row[:length] if row.ndim == 2 else row
-            done += len(batch.numbers)
-            if on_progress is not None:
-                on_progress(done, len(encoded))
-    return found
-
-
-def find_word_logits(
-    model: Encoder, lexicon: Lexicon, encoded: Sequence[Encoded], *, batch_size: int = 64,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each word of sentences, (words, labels), in their order.
-
-    A sentence for which the model has no positions is read in parts.
-    """
-    positions = limit_length(None, model)
-    parts = [part_sentence(lexicon, one, positions) for one in encoded]
-    whole = [*itertools.chain.from_iterable(parts)]
-    answers = iter(find_logits(model, whole, batch_size=batch_size, on_progress=on_progress))
-    return [torch.cat([next(answers)[one.starts or []] for one in windows]) for windows in parts]
-
-
-def _ask(model: nn.Module, batch: Labelled) -> Tensor:
-    logits: Tensor = model(batch.ids, batch.lengths, spelling=batch.spelling)
-    return logits
 
 
 def _compare(logits: Tensor, labels: Tensor | None, label_smoothing: float = 0.0) -> Tensor:

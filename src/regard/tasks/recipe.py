@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.core import RegardError
 
@@ -89,6 +90,18 @@ class Recipe:
         return self.lr * SCHEDULES[self.schedule](step, self.warmup, total)
 
 
+class Trained:
+    """A job that knows what trains it, by the name of a function in a file of this room."""
+
+    trainer: ClassVar[tuple[str, str]]
+
+    def open_trainer(self) -> Callable[..., Any]:
+        """The function, which brings torch."""
+        file, name = self.trainer
+        found: Callable[..., Any] = getattr(importlib.import_module(f"regard.tasks.{file}"), name)
+        return found
+
+
 @dataclass(frozen=True)
 class Machine:
     """The devices a run uses; none of it changes what is learned, but for rounding and the batches' size.
@@ -105,10 +118,13 @@ class Machine:
     num_nodes: int = 1
     precision: str = "32-true"
 
-    def launch(self, logs: str | None = None) -> Fabric:
-        """The processes, ready; `logs` is a folder for TensorBoard."""
+    def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise RegardError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        _count_devices(self.devices)
+
+    def launch(self, logs: str | None = None) -> Fabric:
+        """The processes, ready; `logs` is a folder for TensorBoard."""
         if self.num_nodes > 1 and not any(names <= os.environ.keys() for names in LAUNCHED):
             # it would wait for the others for ever
             raise RegardError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -13,10 +12,10 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.models.files import name_fault
-from regard.models.pretrained import CONFIG, WEIGHTS, Pretrained, load_pretrained
+from regard.models.layout import CONFIG, WEIGHTS
+from regard.models.pretrained import Pretrained, load_pretrained
 from regard.tasks.fit import Standing, fit
-from regard.tasks.folder import RunFolder, say_why
-from regard.tasks.hugging import PREFIX
+from regard.tasks.folder import RunFolder, is_same_start, say_why
 from regard.tasks.progress import Progress
 from regard.tasks.recipe import Machine, Recipe
 
@@ -61,18 +60,6 @@ class Learning:
 def digest_data(*parts: Any) -> str:
     """A name for data that no other data has."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def is_same_start(one: Any, other: Any) -> bool:
-    """Whether two runs begin from one folder, however its name is written.
-
-    >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
-    (True, False, False)
-    """
-    if not isinstance(one, str) or not isinstance(other, str) or one.startswith(PREFIX) != other.startswith(PREFIX):
-        return bool(one == other)
-    one, other = (os.path.abspath(os.path.expanduser(x.removeprefix(PREFIX))) for x in (one, other))
-    return bool(one == other)
 
 
 def train_run(
