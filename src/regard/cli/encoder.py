@@ -25,7 +25,7 @@ class Texts:
         list[str] | None, Some("FILE", "What to learn from; repeat for more.  [default: the phrasebook]")
     ] = None
     valid: Valid = None
-    held_out: HeldOut = 0.05
+    held_out: HeldOut = None
     limit: Limit = None
 
     @property
@@ -81,7 +81,4 @@ class Encoding:
             "has_letters": self.letters, "batch_size": self.batch_size, "max_tokens": self.max_tokens,
             "max_length": self.max_length, "label_smoothing": self.label_smoothing,
         }  # fmt: skip
-        found = drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}
-        if self.max_tokens is not None and self.batch_size is None:
-            found["batch_size"] = None
-        return found
+        return drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}

@@ -31,7 +31,7 @@ def summarize(
     keys: Keys = "source,target",
     swap: Swap = False,
     member: Member = None,
-    held_out: HeldOut = 0.05,
+    held_out: HeldOut = None,
     limit: Limit = None,
     how: Annotated[
         str, typer.Option(metavar="NAME", help="keep: keep or drop each word; rewrite: say it anew.")

@@ -16,7 +16,12 @@ from regard.cli.options import Some, drop_none
 
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run lives; one that is there goes on.")]
 Valid = Annotated[list[str] | None, Some("FILE", "What to validate by, as --data.  [default: held out of --data]")]
-HeldOut = Annotated[float, typer.Option(metavar="X", help="Part of --data to validate by; as much for the test.")]
+HeldOut = Annotated[
+    float | None,
+    Some(
+        "X", "Fraction of --data to validate by, and as much again for the test.  [default: from the size of the data]"
+    ),
+]
 Limit = Annotated[int | None, Some("N", "Learn from the first so many only.", min=1)]
 Preset = Annotated[str, typer.Option(metavar="NAME", help="Its size: tiny, small or base.")]
 Changes = Annotated[
@@ -44,7 +49,9 @@ class Training:
     average: Annotated[
         float | None, Some("X", "Decay of a moving average of the weights; 0 is none.  [default: by the model]")
     ] = None
-    patience: Annotated[int | None, Some("N", "End after so many validations without a better one.", min=1)] = None
+    patience: Annotated[
+        int | None, Some("N", "End after so many validations without a better one; 0 never does.", min=0)
+    ] = None
     validate_every: Annotated[int | None, Some("N", "Steps.  [default: an epoch]", min=1)] = None
     save_every: Annotated[int, typer.Option(metavar="N", min=1, help="Steps; validations save too.")] = 500
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same run.")] = 0
@@ -75,16 +82,18 @@ class Training:
     def run(self, job: Any, out: Path, use: str) -> None:
         """Train a job in a folder and end the program; `use` is the command for what was trained."""
         from regard.tasks.folder import RunFolder
+        from regard.tasks.plan import open_job
         from regard.tasks.recipe import Machine
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
-        RunFolder(out).check()
+        folder = RunFolder(out)
+        folder.check()
         # read before torch and its like are loaded: what is wrong with a file shows at once
-        parts = job.part()
+        job, parts = open_job(job, folder)
         options: dict[str, Any] = {"parts": parts, "is_shown": not self.quiet, "logs": self.tensorboard}
         with hush():
             standing = job.open_trainer()(job, str(out), machine, **options)
-        raise typer.Exit(close(standing, out, use, job.metric, is_shown=not self.quiet))
+        raise typer.Exit(close(standing, out, use, job.metric, has_test=bool(parts.test), is_shown=not self.quiet))
 
 
 @contextmanager
@@ -112,7 +121,7 @@ def hush() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def close(standing: Any, out: Path, use: str, metric: str = "", *, is_shown: bool) -> int:
+def close(standing: Any, out: Path, use: str, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
     """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
     import signal
 
@@ -129,9 +138,12 @@ def close(standing: Any, out: Path, use: str, metric: str = "", *, is_shown: boo
         why = "no better for long enough" if standing.ended == "patience" else "all steps done"
         best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
         print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
+        for note in standing.notes:
+            print(note, file=sys.stderr)
         use = use.format(run=out)
         print(f"Curves: {out / 'curves.png'}. Use it: {name_program()} {use}", file=sys.stderr)
         program = name_program()
         look = f'{program} look {out} "a sentence" --out page.html'
-        print(f"Score it: {program} evaluate {out}. See it: {look}", file=sys.stderr)
+        data = "" if has_test else " --data FILE"
+        print(f"Score it: {program} evaluate {out}{data}. See it: {look}", file=sys.stderr)
     return 0

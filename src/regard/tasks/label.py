@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,14 +15,17 @@ from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Labelled, Rows
 from regard.data.split import Split
 from regard.models.encoder import Encoder
+from regard.models.pretrained import load_pretrained
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS, EncoderJob
 from regard.tasks.lexicon import Encoded, Lexicon
-from regard.tasks.logits import ask, open_rows, part_sentence
+from regard.tasks.logits import ask, find_logits, open_rows, part_sentence
+from regard.tasks.plan import open_job
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, digest_data, train_run
+from regard.tasks.run import Learning, describe_parts, digest_data, train_run
 from regard.tasks.start import limit_length, prepare_reading
+from regard.tasks.verdict import JUDGED, judge_labels
 from regard.views.labels import show_line
 
 if TYPE_CHECKING:
@@ -41,8 +43,9 @@ class LabelTask(Learning):
     """Labelled texts and an encoder as `fit` wants them."""
 
     def __init__(
-        self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example]
-    ) -> None:
+        self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example],
+        test: Sequence[Example] = (),
+    ) -> None:  # fmt: skip
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
@@ -53,8 +56,13 @@ class LabelTask(Learning):
         # of what is validated nothing is left out
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
         self._digest = digest_data(self.train, self.valid)
+        # what nobody has looked at comes first
+        self._asked = read_examples(job, lexicon, labels, [*test, *valid][:JUDGED], self.limit, positions=positions)
+        self._usual = Counter(_list_numbers(self.train[1])).most_common(1)[0][0]
+        known = _list_numbers(self.valid[1])
+        self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
         # built now, so that what does not fit is said before anything is written
-        dropped, notes = self.batches(0, 1).dropped, [describe_examples(job, train, valid)]
+        dropped, notes = self.batches(0, 1).dropped, [describe_examples(job, train, valid, test)]
         if dropped:
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
         if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
@@ -65,7 +73,7 @@ class LabelTask(Learning):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest}
+        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -109,6 +117,16 @@ class LabelTask(Learning):
         total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
         return {"loss": total / count, **{name: 100 * float(score.compute()) for name, score in scores.items()}}
 
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        model: Encoder = load_pretrained(folder.path, device, kinds=(Encoder,))
+        found = [x.argmax(-1).flatten().tolist() for x in find_logits(model, self._asked[0])]
+        said, right = _list_numbers(found), _list_numbers(self._asked[1], known=False)
+        pairs = [(one, other) for one, other in zip(said, right, strict=True) if other != NO_LABEL]
+        if not pairs:
+            return []
+        hits, usual = (sum(a == b for a, b in x) for x in (pairs, [(self._usual, b) for _, b in pairs]))
+        return judge_labels(hits, len(pairs), usual, show_line(model.config.labels[self._usual]), self.unit)
+
 
 def train_labels(
     job: EncoderJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
@@ -116,15 +134,18 @@ def train_labels(
 ) -> Standing:  # fmt: skip
     """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
 
+    if parts is None:
+        job, parts = open_job(job, RunFolder(path))
+    found = parts
+
     def prepare(folder: RunFolder) -> LabelTask:
-        found = parts or job.part()
         labels = list_labels(job, [*found.train, *found.valid])
         trunk, lexicon = prepare_reading(job, folder, [text for text, _ in found.train])
         torch.manual_seed(job.recipe.seed)
         model = job.build(lexicon, labels, trunk)
-        return kind(job, model, lexicon, found.train, found.valid)
+        return kind(job, model, lexicon, *found)
 
-    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
 
 
 def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
@@ -139,17 +160,26 @@ def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
     return found
 
 
-def describe_examples(job: EncoderJob, train: Sequence[Example], valid: Sequence[Example]) -> str:
+def describe_examples(
+    job: EncoderJob, train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example] = ()
+) -> str:
     """What there is to learn from, in a line: a column that was taken for another shows at once.
 
     >>> from regard.tasks.classify import ClassifyJob
-    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")])
-    '3 texts to learn from, 1 to validate by; labels: x (2), y (1).'
+    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")], [("f", "y")])
+    '3 texts to learn from, 1 to validate by, 1 for the test; labels: x (2), y (1).'
     """
     counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
     names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))
     more = f" and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
-    return f"{len(train):,} texts to learn from, {len(valid):,} to validate by; labels: {names}{more}."
+    called = "sentences" if job.is_worded else "texts"
+    return f"{describe_parts((train, valid, test), called)}; labels: {names}{more}."
+
+
+def _list_numbers(labels: Sequence[Any], *, known: bool = True) -> list[int]:
+    """Labels in one list, whether each is of a text or of a word; those that are known alone."""
+    flat = itertools.chain.from_iterable([x] if isinstance(x, int) else x for x in labels)
+    return [x for x in flat if x != NO_LABEL or not known]
 
 
 def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +20,12 @@ from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.plan import open_job
 from regard.tasks.pretrain_job import PretrainJob
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, train_run
+from regard.tasks.run import Learning, describe_parts, train_run
 from regard.tasks.start import prepare_reading
+from regard.tasks.verdict import is_chance, warn
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -46,7 +48,7 @@ class PretrainTask(Learning):
 
     def __init__(
         self, job: PretrainJob, model: Guesser, lexicon: Lexicon, train: Sequence[Sequence[str]],
-        valid: Sequence[Sequence[str]],
+        valid: Sequence[Sequence[str]], test: Sequence[Sequence[str]] = (),
     ) -> None:  # fmt: skip
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
@@ -61,11 +63,16 @@ class PretrainTask(Learning):
         self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         # built now, so that what does not fit is said before anything is written
         self.batches(0, 1)
-        self._ask_batches(0, 1)
+        asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
+        self._asked = len(known := [x for x in asked if x != NO_LABEL])
+        usual = Counter(x for ids in self.train.ids for x in ids if x not in lexicon.special).most_common(1)
+        self.baselines = {"accuracy": 100 * sum(x == usual[0][0] for x in known) / max(len(known), 1)}
+        size = f"{sum(map(len, self.train.ids)):,} tokens, of a vocabulary of {lexicon.vocab_size:,}"
+        self.notes = [f"{describe_parts((train, valid, test), 'texts')}; {size}."]
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest}
+        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -123,6 +130,13 @@ class PretrainTask(Learning):
             found["next"] = 100 * next_right / pairs
         return found
 
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
+        usual = f"always guessing the most frequent is right for {baseline:.1f} %"
+        line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
+        is_nothing = is_chance(round(accuracy * self._asked / 100), self._asked, baseline / 100)
+        return [line, *([warn("new texts")] if is_nothing else [])]
+
 
 def train_pretrained(
     job: PretrainJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
@@ -130,13 +144,16 @@ def train_pretrained(
 ) -> Standing:  # fmt: skip
     """Pre-train an encoder in a folder, or go on with the one that is there; `tag` and `classify` can start from it."""
 
+    if parts is None:
+        job, parts = open_job(job, RunFolder(path))
+    found = parts
+
     def prepare(folder: RunFolder) -> PretrainTask:
-        found = parts or job.part()
         trunk, lexicon = prepare_reading(job, folder, [text for texts in found.train for text in texts])
         torch.manual_seed(job.recipe.seed)
-        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, found.train, found.valid)
+        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, *found)
 
-    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
 
 
 def _count_right(logits: Tensor, wanted: Tensor) -> Tensor:

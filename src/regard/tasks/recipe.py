@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from regard.core import RegardError
 
@@ -37,8 +36,8 @@ class Recipe:
 
     A step learns from `accumulate` batches. `max_steps` ends before `epochs` do. `validate_every` and `save_every` are
     steps; a run validates after every epoch where None, and is saved at each validation in any case. `patience` is how
-    many validations without a better one are borne. `average` is the decay of a moving average of the weights, which
-    is then what validates and is kept; 0 keeps the weights themselves.
+    many validations without a better one are borne, 0 for any number. `average` is the decay of a moving average of the
+    weights, which is then what validates and is kept; 0 keeps the weights themselves.
     """
 
     epochs: int = 10
@@ -59,9 +58,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "max_steps", "accumulate", "patience", "validate_every", "save_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RegardError(f"{name} must be at least 1, got {value}.")
+            value, least = getattr(self, name), 0 if name == "patience" else 1
+            if value is not None and value < least:
+                raise RegardError(f"{name} must be at least {least}, got {value}.")
         for name in ("lr", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -83,23 +82,16 @@ class Recipe:
         """What `dataclasses.asdict` gave."""
         return cls(**{field.name: entries[field.name] for field in fields(cls) if field.name in entries})
 
+    def count_steps(self, per_epoch: int) -> int:
+        """All steps of a run whose epochs have so many."""
+        total = self.epochs * per_epoch
+        return total if self.max_steps is None else min(total, self.max_steps)
+
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         return self.lr * SCHEDULES[self.schedule](step, self.warmup, total)
-
-
-class Trained:
-    """A job that knows what trains it, by the name of a function in a file of this room."""
-
-    trainer: ClassVar[tuple[str, str]]
-
-    def open_trainer(self) -> Callable[..., Any]:
-        """The function, which brings torch."""
-        file, name = self.trainer
-        found: Callable[..., Any] = getattr(importlib.import_module(f"regard.tasks.{file}"), name)
-        return found
 
 
 @dataclass(frozen=True)

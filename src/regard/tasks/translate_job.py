@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 from regard.core import RegardError
 from regard.data.split import Split
 from regard.tasks.corpus import Corpus
-from regard.tasks.recipe import Recipe, Trained
+from regard.tasks.plan import Planned, leave_open
+from regard.tasks.recipe import Recipe
 
 MODELS = ("bahdanau", "transformer")
 # what suits a model unless told otherwise
@@ -28,7 +29,7 @@ METRICS = {"loss": False, "bleu": True, "exact": True}
 
 
 @dataclass(frozen=True)
-class Job(Trained):
+class Job(Planned):
     """All that decides what a translator learns; `dataclasses.asdict` of it is JSON.
 
     >>> Job.default("transformer", label_smoothing=0.2).recipe.schedule
@@ -38,7 +39,8 @@ class Job(Trained):
     kinds of `train_tokenizer`; "auto" takes characters for scripts without spaces, words for the phrasebook and BPE for
     the rest. `is_shared` makes one tokenizer of both sides; where None, a transformer shares BPE. `joiner` marks cuts
     within words in text that comes with them, as "@@ ". `metric` decides which weights are kept: the validation's
-    "loss", "bleu", or "exact", the percentage of sentences that are right to the letter.
+    "loss", "bleu", or "exact", the percentage of sentences that are right to the letter. `adapts` names the
+    settings that are made to fit the size of the data when the run begins: see `Planned`.
     """
 
     model: str = "bahdanau"
@@ -59,6 +61,7 @@ class Job(Trained):
     max_length: int | None = 256
     label_smoothing: float = 0.1
     metric: str = "loss"
+    adapts: tuple[str, ...] = ()
 
     task: ClassVar[str] = "translate"
     trainer: ClassVar[tuple[str, str]] = ("translate", "train_translator")
@@ -81,6 +84,9 @@ class Job(Trained):
 
     @classmethod
     def default(cls, model: str = "bahdanau", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        """The recipe that suits the model, with what is to differ."""
+        """The recipe that suits the model, with what is to differ; the rest is left to the data."""
         made = Recipe(**{**RECIPES.get(model, {}), **(recipe or {})})
+        changes.setdefault("adapts", leave_open(recipe or {}, changes))
+        if changes.get("max_tokens") is not None:
+            changes.setdefault("batch_size", None)
         return cls(model=model, recipe=made, **changes)
