@@ -63,14 +63,25 @@ def test_the_phrasebook_with_other_sentences_to_validate_by(tsv):
 
 def test_parted_by_a_hash(tsv):
     file = tsv("a.tsv", range(500))
-    parts = Corpus((file,), held_out=0.1).part()
+    parts = Corpus((file,), held_out=0.1, parting="hash").part()
     assert sorted([*parts.train, *parts.valid, *parts.test]) == sorted(open_pairs([file]))
     assert all(30 < len(part) < 70 for part in (parts.valid, parts.test))
     # the sentence decides, not its place: more data do not move it
-    more = Corpus((tsv("b.tsv", range(-100, 500)),), held_out=0.1).part()
+    more = Corpus((tsv("b.tsv", range(-100, 500)),), held_out=0.1, parting="hash").part()
     assert set(parts.valid) <= set(more.valid)
-    limited = Corpus((file,), held_out=0.1, limit=7).part()
+    limited = Corpus((file,), held_out=0.1, limit=7, parting="hash").part()
     assert (limited.train, limited.valid) == (parts.train[:7], parts.valid)
+
+
+def test_parted_evenly(tsv):
+    file = tsv("a.tsv", range(40))
+    assert [len(part) for part in Corpus((file,)).part()] == [28, 6, 6]
+    parts = Corpus((file,), held_out=0.1, limit=7).part()
+    assert [len(part) for part in parts] == [7, 4, 4]
+    # a run that does not say how was parted by hashes
+    entries = {name: x for name, x in asdict(Corpus((file,), held_out=0.1)).items() if name != "parting"}
+    old = Corpus.from_dict(json.loads(json.dumps(entries))).part()
+    assert old == Corpus((file,), held_out=0.1, parting="hash").part() != parts
 
 
 def test_a_file_to_validate_by(tsv):
@@ -85,10 +96,12 @@ def test_through_json_and_back():
 
 def test_too_little(tsv):
     file = tsv("one.tsv", [3])
-    for held_out, purpose in ((0.0, "validate by"), (0.4999, "learn from")):
+    ways = (("even", None, "validate by"), ("hash", 0.0, "validate by"), ("hash", 0.4999, "learn from"))
+    for parting, held_out, purpose in ways:
+        seed = find_seed(file) if held_out else 0
         with pytest.raises(RegardError) as error:
             # by its hash, the one is for the test
-            Corpus((file,), held_out=held_out, seed=0 if held_out == 0 else find_seed(file)).part()
+            Corpus((file,), held_out=held_out, seed=seed, parting=parting).part()
         message = (
             f"{file} leaves no pairs to {purpose}, of 1 (1 different): give more, a larger held_out"
             " (--held-out 0.2), or valid (--valid FILE)."
@@ -143,7 +156,7 @@ def test_what_is_no_corpus(entry):
 
 def test_what_is_a_corpus():
     # whole numbers are fractions, too
-    assert Corpus.from_dict({"held_out": 0}) == Corpus(held_out=0)
+    assert Corpus.from_dict({"held_out": 0}) == Corpus(held_out=0, parting="hash")
     with pytest.raises(RegardError) as error:
         Corpus.from_dict({"data" * 99: ["a" * 999]})
     assert len(str(error.value)) < 100

@@ -182,9 +182,20 @@ def test_other_settings(begun):
         assert str(error.value) == (
             f"{begun.path} was begun with {name}={before}, now it is {now}: name a new folder, or give the same."
         )
-    # where it ends is free
-    begun.begin(change(epochs=9, max_steps=100))
+    # where it ends is free, and kept by whoever knows from where on
+    assert begun.begin(SETTINGS) == {}
+    moved = begun.begin(change(epochs=9, max_steps=100))
+    assert moved == {"epochs": (3, 9), "max_steps": (None, 100)}
     assert json.loads((begun.path / "resume.json").read_text()) == SETTINGS
+    begun.move_end(7, moved)
+    begun.move_end(8, begun.begin(change(epochs=2)))
+    kept = json.loads((begun.path / "resume.json").read_text())
+    assert kept.pop("moved") == [
+        {"step": 7, "epochs": [3, 9], "max_steps": [None, 100]},
+        {"step": 8, "epochs": [9, 2], "max_steps": [100, None]},
+    ]
+    assert kept == {**SETTINGS, "recipe": {**SETTINGS["recipe"], "epochs": 2, "max_steps": None}}
+    assert begun.begin(change(epochs=2)) == {}
 
 
 def test_a_run_of_another_task(begun):
@@ -198,15 +209,6 @@ def test_a_digest_is_named_last(begun):
         begun.begin({**SETTINGS, "data_digest": "1", "model": "b"})
     with pytest.raises(RegardError, match="was begun with data_digest="):
         begun.begin({**SETTINGS, "data_digest": "1"})
-
-
-def test_a_schedule_that_ends_with_the_run_is_not_moved(folder):
-    with folder.hold():
-        folder.begin(change(schedule="cosine"))
-        folder.save({}, [])
-        folder.begin(change(schedule="cosine"))
-        with pytest.raises(RegardError, match=r"was begun with recipe\.epochs=3, now it is 4: name a new folder"):
-            folder.begin(change(schedule="cosine", epochs=4))
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,10 @@ def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):
         corpus=LabelledCorpus((str(file),), (str(unheard),)), recipe={"max_steps": 1},
         changes={"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "num_layers": 1, "num_grams": 50},
     )  # fmt: skip
-    for said in ("60 texts to learn from, 60 to validate by; labels: a (20), b (20), c (20).", "step 1"):
+    for said in (
+        "60 texts to learn from, 60 to validate by, none for the test; labels: a (20), b (20), c (20).",
+        "step 1",
+    ):
         train_labels(job, str(tmp_path / "run"), Machine("cpu"))
         lines = capsys.readouterr().err.splitlines()
         assert [line for line in lines if "to learn from" in line] == ([said] if "learn" in said else [])

@@ -73,7 +73,7 @@ def test_through_json_and_back():
     [
         ({"epochs": 0}, "epochs must be at least 1, got 0."),
         ({"max_steps": -1}, "max_steps must be at least 1, got -1."),
-        ({"patience": 0}, "patience must be at least 1, got 0."),
+        ({"patience": -1}, "patience must be at least 0, got -1."),
         ({"lr": -1.0}, "lr must be above 0, got -1.0."),
         ({"lr": float("nan")}, "lr must be above 0, got nan."),
         ({"clip": float("inf")}, "clip must be above 0, got inf."),

@@ -90,9 +90,8 @@ def test_words_of_the_shorter_sentence_are_kept(tmp_path):
         (("It", "rained", "here", "."), ("keep", "keep", "drop", "keep")),
     ]
     assert (asked, test) == ([(("A", "b"), ("drop", "keep"))], [])
-    # the test is for those who score
-    parted = SummarizeJob(corpus=ShortCorpus(held_out=0.3)).part()
-    assert (len(parted.train) > 0, parted.test) == (True, [])
+    # the phrasebook has all three
+    assert all(set(tags) <= {"keep", "drop"} for part in SummarizeJob().part() for _, tags in part[:9])
 
 
 @pytest.mark.parametrize("is_framed", [False, True])
