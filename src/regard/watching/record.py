@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.engine.call import Call
 from regard.engine.look import Look, look
-from regard.watching.check import Check, check_rows
+from regard.watching.check import Check, Rest, check_rows
 from regard.watching.seen import Seen
 from regard.watching.steps import Follower, Running
 
@@ -41,8 +41,9 @@ class Recorder:
 
     @torch.no_grad()
     def take(
-        self, name: str, kind: str, call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor | None
-    ) -> None:
+        self, name: str, kind: str, call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor | None,
+        rest: Rest | None = None,
+    ) -> None:  # fmt: skip
         """Record a call whose terms are as they were given."""
         # what autograd runs once more on its way back was seen before
         if torch._C._current_graph_task_id() != -1:
@@ -74,7 +75,7 @@ class Recorder:
         checks: list[Check] = []
         if out is not None:
             reason = self.guard(
-                numbered, lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window))
+                numbered, lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window, rest))
             )
         check = checks[0] if checks else Check(why=reason or "its output was not seen")
         self.seen.add(numbered, found[0], kind, steps[0], check, name)
