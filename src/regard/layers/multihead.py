@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from jaxtyping import Float
@@ -209,9 +209,10 @@ class MultiHeadAttention(Attention):
         from regard.layers.torch_call import TorchMultiHeadAttention
 
         check_torch(cls.__name__, module)
+        kind = cast(type[Self], TorchMultiHeadAttention) if cls is MultiHeadAttention else cls
         # on no device: nothing is drawn for weights that are replaced
         with torch.device("meta"):
-            layer = cls._of_sizes(module) if cls is not MultiHeadAttention else TorchMultiHeadAttention._of_sizes(module)
+            layer = kind._of_sizes(module)
         take_weights(layer, module)
         layer.batch_first = module.batch_first
         return layer.train(module.training)

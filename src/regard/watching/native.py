@@ -49,9 +49,10 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
         if isinstance(module, nn.MultiheadAttention):
             here.__dict__.setdefault("ran", set()).add(id(module))
             see(module, module, read_module, nn.MultiheadAttention.forward, args, options, out)
-        elif isinstance(module, nn.TransformerEncoderLayer) and isinstance(module.self_attn, nn.MultiheadAttention):
-            if id(module.self_attn) not in here.ran:
-                see(module, module.self_attn, read_layer, nn.TransformerEncoderLayer.forward, args, options, out)
+        elif isinstance(module, nn.TransformerEncoderLayer):
+            attention = module.self_attn
+            if isinstance(attention, nn.MultiheadAttention) and id(attention) not in here.ran:
+                see(module, attention, read_layer, nn.TransformerEncoderLayer.forward, args, options, out)
 
     def see(
         module: nn.Module, attention: nn.MultiheadAttention, read: Callable[..., Any], forward: Any, args: Any,
@@ -102,7 +103,7 @@ def read_module(module: nn.MultiheadAttention, args: Any, options: Any, out: Any
         padding = None if padding is None else padding.unsqueeze(0)
     elif not module.batch_first:
         query, key, value, out = (x.transpose(0, 1) for x in (query, key, value, out))
-    mix = _Cast(module.out_proj.weight, module.out_proj.bias)
+    mix = _Cast(module.out_proj)
 
     def finish(row: Tensor, b: int, i: int) -> Tensor:
         return functional.linear(row.flatten(), *mix.to(row.dtype))
@@ -123,13 +124,14 @@ def read_layer(layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: 
         None if mask is None else mask if mask.dtype == torch.bool else mask != 0
         for mask in (given.get("src_key_padding_mask"), given.get("src_mask"))
     )
-    norms = [(norm, _Cast(norm.weight, norm.bias)) for norm in (layer.norm1, layer.norm2)]
-    linears = [_Cast(x.weight, x.bias) for x in (layer.self_attn.out_proj, layer.linear1, layer.linear2)]
+    norms = [(norm, _Cast(norm)) for norm in (layer.norm1, layer.norm2)]
+    linears = [_Cast(linear) for linear in (layer.self_attn.out_proj, layer.linear1, layer.linear2)]
     act = functional.gelu if layer.activation_relu_or_gelu == 2 else functional.relu
 
     def level(x: Tensor, at: int) -> Tensor:
         norm, held = norms[at]
-        return functional.layer_norm(x, norm.normalized_shape, *held.to(x.dtype), norm.eps)
+        weight, bias = held.to(x.dtype)
+        return functional.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
 
     def finish(row: Tensor, b: int, i: int) -> Tensor:
         mix, widen, narrow = (held.to(row.dtype) for held in linears)
@@ -137,7 +139,7 @@ def read_layer(layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: 
         def work(x: Tensor) -> Tensor:
             return functional.linear(act(functional.linear(x, *widen)), *narrow)
 
-        x = rows[b, i].to(row.dtype) + functional.linear(row.flatten(), *mix)
+        x: Tensor = rows[b, i].to(row.dtype) + functional.linear(row.flatten(), *mix)
         if layer.norm_first:
             return x + work(level(x, 1))
         x = level(x, 0)
@@ -152,7 +154,7 @@ def _describe(
     module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, padding: Any, masked: Any,
     valid: Tensor | None,
 ) -> tuple[Call, Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """The call in our terms, its rows (batch, heads, positions, width), and those of its queries that can be checked."""
+    """The call in our terms, its rows (batch, heads, positions, width), and its queries that can be checked."""
     packed = module.in_proj_weight
     weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight) if packed is None else packed.chunk(3)
     biases = (None, None, None) if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
@@ -187,13 +189,14 @@ def _pad(nested: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Cast:
-    """Tensors in several dtypes, each made once."""
+    """Weight and bias of a module in several dtypes, each made once."""
 
-    def __init__(self, *tensors: Tensor | None) -> None:
-        self.tensors = tensors
-        self._made: dict[torch.dtype, list[Tensor | None]] = {}
+    def __init__(self, module: nn.Linear | nn.LayerNorm) -> None:
+        self.module = module
+        self._made: dict[torch.dtype, tuple[Tensor, Tensor | None]] = {}
 
-    def to(self, dtype: torch.dtype) -> list[Tensor | None]:
+    def to(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         if dtype not in self._made:
-            self._made[dtype] = [None if x is None else x.detach().to(dtype) for x in self.tensors]
+            weight, bias = self.module.weight, self.module.bias
+            self._made[dtype] = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
         return self._made[dtype]

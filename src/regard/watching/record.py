@@ -75,7 +75,8 @@ class Recorder:
         checks: list[Check] = []
         if out is not None:
             reason = self.guard(
-                numbered, lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window, rest))
+                numbered,
+                lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window, rest)),
             )
         check = checks[0] if checks else Check(why=reason or "its output was not seen")
         self.seen.add(numbered, found[0], kind, steps[0], check, name)

@@ -58,7 +58,8 @@ def watch(
     if not hosts and not attentions and not any(own.may_attend(module) for module in model.modules()):
         raise RegardError(
             f"watch cannot see into {type(model).__name__[:40]}: no layer calls regard.attend or is an"
-            " nn.MultiheadAttention, and it is not a Hugging Face model. Weights of your own: views.page(weights, tokens)."
+            " nn.MultiheadAttention, and it is not a Hugging Face model. Weights of its own are for"
+            " views.page(weights, tokens)."
         )
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise RegardError(f"watch rows must be several whole numbers, as in (0, -1), got {type(rows).__name__}.")
