@@ -101,7 +101,7 @@ def rename_weights(state: dict[str, Tensor], prefix: str) -> None:
     names = [f"{prefix}W_{name}" for name in "qkv"]
     for kind in ("weight", "bias"):
         if (packed := state.pop(f"{prefix}in_proj_{kind}", None)) is not None:
-            state |= {f"{name}.{kind}": part for name, part in zip(names, packed.chunk(3), strict=True)}
+            state |= {f"{name}.{kind}": part for name, part in zip(names, packed.tensor_split(3), strict=True)}
         if (mixing := state.pop(f"{prefix}out_proj.{kind}", None)) is not None:
             state[f"{prefix}W_o.{kind}"] = mixing
     for letter, name in zip("qkv", names, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules import module as hooks
 
 from regard.bias import Dense
 from regard.engine.call import Call
@@ -77,12 +77,17 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
         if reason is not None:
             recorder.skip(name, reason)
 
-    handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave, with_kwargs=True)]
+    handles = [
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, with_kwargs=True),
+    ]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+            # torch itself forgets this one
+            hooks._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
 
 def read_module(module: nn.MultiheadAttention, args: Any, options: Any, out: Any) -> tuple[Any, ...] | str:
