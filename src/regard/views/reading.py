@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core import RegardError
+from regard.core import Pointwise, RegardError
 from regard.engine.look import Look, look
 from regard.views.labels import show_token
-from regard.weigh import Sum
 
 Table = npt.NDArray[np.float64]
 # plain ones: (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)
@@ -31,6 +30,14 @@ MOST = 4_000_000
 def is_weights(seen: Any) -> bool:
     """Whether this is a plain tensor or array, of weights."""
     return isinstance(seen, Tensor | np.ndarray)
+
+
+@dataclass(frozen=True, repr=False)
+class _Given(Pointwise):
+    """Scores that are weights already."""
+
+    def weight(self, scores: Tensor) -> Tensor:
+        return scores
 
 
 def look_at(weights: Any, cells: int | None = None) -> Look:
@@ -51,9 +58,9 @@ def look_at(weights: Any, cells: int | None = None) -> Look:
         )
     table = table.reshape(*(1,) * (4 - table.ndim), *table.shape)
     n, m = table.shape[2:]
-    # scores of nothing, weights that are what is added to them
+    # scores of nothing, and what is added to them
     rows = (table.new_zeros(*table.shape[:2], count, 1) for count in (n, m))
-    seen = look(*rows, bias=table, weigh=Sum(), map=max(n, m, 1) if cells is None else cells)
+    seen = look(*rows, bias=table, weigh=_Given(), map=max(n, m, 1) if cells is None else cells)
     return replace(seen, terms="weights as given", why="not kept: of plain weights there is no query and key")
 
 
