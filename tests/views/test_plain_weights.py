@@ -98,7 +98,9 @@ AXES = "(queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: views.map(torch.ones(3)), f"weights must be real numbers {AXES}, got float32 of shape (3,)."),
+        (lambda: views.map(torch.ones(3)),
+         "weights must be real numbers (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys), got"
+         " float32 of shape (3,)."),
         (lambda: views.heads(torch.ones(1, 1, 1, 2, 2)),
          f"weights must be real numbers {AXES}, got float32 of shape (1, 1, 1, 2, 2)."),
         (lambda: views.page(torch.ones(2, 2, dtype=torch.complex64), ["a", "b"], None),
