@@ -15,9 +15,9 @@ def read_masks(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Who may be seen and what is added, each to be broadcast to these (batch, heads, queries, keys), or None.
 
-    >>> allowed, added = read_masks("Layer", (1, 2, 2, 2), torch.tensor([[False, True]]), torch.zeros(2, 2))
-    >>> allowed, added
-    (tensor([[[[ True, False]]]]), None)
+    >>> read_masks("Layer", (1, 2, 2, 2), torch.tensor([[False, True]]), torch.ones(2, 2))
+    (tensor([[[[ True, False]]]]), tensor([[[[1., 1.],
+              [1., 1.]]]]))
 
     What is −∞ hides, as True does. The rest of a mask of numbers is added, and gradients reach it.
     """
@@ -32,13 +32,14 @@ def read_masks(
             continue
         _check(f"{called} {name}", mask, list(shapes))
         mask = mask.reshape(shapes[tuple(mask.shape)])
-        see = ~mask if mask.dtype == torch.bool else mask.detach() != -torch.inf
-        allowed = see if allowed is None else allowed & see
-        if mask.dtype != torch.bool:
-            rest = mask.masked_fill(~see, 0.0)
-            # most masks of numbers hide, and add nothing; a compiler cannot look
-            if mask.requires_grad or torch.compiler.is_compiling() or bool(rest.any()):
-                added = rest if added is None else added + rest
+        is_bool, is_blind = mask.dtype == torch.bool, torch.compiler.is_compiling()
+        see = ~mask if is_bool else mask.detach() != -torch.inf
+        # of a mask of numbers, most often one part says nothing; a compiler cannot look
+        if is_bool or is_blind or not bool(see.all()):
+            allowed = see if allowed is None else allowed & see
+        rest = None if is_bool else mask.masked_fill(~see, 0.0)
+        if rest is not None and (is_blind or rest.requires_grad or bool(rest.any())):
+            added = rest if added is None else added + rest
     return allowed, added
 
 
