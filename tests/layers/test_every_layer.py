@@ -39,6 +39,7 @@ from regard.layers import (
     Rotary,
     SelfAttention,
     Spelling,
+    TorchMultiHeadAttention,
     convolution_as_attention,
 )
 from regard.weigh import Entmax
@@ -112,6 +113,7 @@ LAYERS: dict[str, tuple[Make, Inputs]] = {
     "ConcatAttention": (lambda: ConcatAttention(D, D, 0.1), three),
     "entmax weights": (lambda: AdditiveAttention(D, D, 6, weigh=Entmax()), three),
     "MultiHeadAttention": (lambda: heads(dropout=0.1, bias=True), three),
+    "TorchMultiHeadAttention": (lambda: TorchMultiHeadAttention(D, D, D, D, 2, 0.1, True), three),
     "grouped heads": (lambda: heads(num_key_heads=1), three),
     "additive heads": (lambda: heads(score="additive"), three),
     "SelfAttention": (lambda: SelfAttention(D, 2, 0.1), one),

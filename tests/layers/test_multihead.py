@@ -153,9 +153,13 @@ def test_averaged_weights_are_the_mean_over_heads_and_none_are_needed():
     layer = MultiHeadAttention.from_torch(module)
     x = rows(2, 5, 12)
     out, weights = module(x, x, x)
-    assert_close(layer(x, x, x), out)
+    found, found_weights = layer(x, x, x)
+    assert_close(found, out)
+    assert_close(found_weights, weights)
     assert_close(layer.attention_weights.mean(1), weights)
-    assert_close(layer(x, x, x), module(x, x, x, need_weights=False)[0])
+    found, nothing = layer(x, x, x, need_weights=False)
+    assert_close(found, module(x, x, x, need_weights=False)[0])
+    assert nothing is None
 
 
 def test_where_all_is_padded_torch_says_nan_and_we_zeros():

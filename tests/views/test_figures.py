@@ -255,7 +255,8 @@ HUGE = look(torch.ones(3000, 2), torch.ones(3000, 2), keep=True, map=4, top=1)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: views.map("x"), "look must be a look, as `look` gives it or seen[name], got str."),
+        (lambda: views.map("x"),
+         "look must be a look, as `look` gives it or seen[name], or a tensor of weights, got str."),
         (lambda: views.map(EMPTY), "look has no queries or no keys: there is nothing to draw."),
         (lambda: views.map(SEEN, head=3), "head must be a whole number from 0 to 2, got 3."),
         (lambda: views.map(SEEN, head=-1), "head must be a whole number from 0 to 2, got -1."),
@@ -266,9 +267,9 @@ HUGE = look(torch.ones(3000, 2), torch.ones(3000, 2), keep=True, map=4, top=1)
         (lambda: views.map(SEEN, keys=["a"]), "keys must be 4, one for each place, got 1."),
         (lambda: views.map(SEEN, tokens=[1, 2, 3, 4]), "tokens must be text, got int: decode the ids first."),
         (lambda: views.map(SEEN, ax=3), "ax must be one Axes of matplotlib, got int: take it from plt.subplots()."),
-        (lambda: views.heads(3), "seen must be what `watch` or `look` gave, got int."),
+        (lambda: views.heads(3), "seen must be what `watch` or `look` gave, or weights, got int."),
         (lambda: views.heads({}), "seen has no looks: no attention ran while it watched."),
-        (lambda: views.heads({"a": 3}), "seen['a'] must be a look, got int."),
+        (lambda: views.heads({"a": 3}), "seen['a'] must be a look, or weights, got int."),
         (lambda: views.heads(SEEN, sort="x"), "sort must be entropy, local, first or received, got 'x'."),
         (lambda: views.align(COARSE, ["a"] * 40, ["b"] * 40),
          "look has no 40×40 weights, its map is coarser: look again with map=40 or keep=True."),

@@ -76,7 +76,7 @@ PAGES = [
     (lambda: show(sides={"attention": ([], "text")}),
      "page sides['attention'] must be two of ['text'], got ([], 'text')."),
     (lambda: show(other=(SEEN,)), "page other must be what was seen, or a pair of that and its tokens, got 1 of them."),
-    (lambda: show(other=5), "page other must be a look, or a mapping of names to looks, got int."),
+    (lambda: show(other=5), "page other must be a look or weights, or a mapping of names to them, got int."),
     (lambda: page(draw(5, 0), {"a": [], "b": ["x"] * 5}, None),
      "page seen['attention'] has no queries or no keys (5 by 0): there is nothing to show."),
     (lambda: page(draw(0, 500), {"a": [], "b": ["x"] * 500}, None),

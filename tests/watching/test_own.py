@@ -221,7 +221,8 @@ def test_what_cannot_be_watched_is_named():
     with pytest.raises(RegardError) as error, watch(nn.Linear(2, 2)):
         pass
     assert str(error.value) == (
-        "watch cannot see into Linear: no layer calls regard.attend, and it is not a Hugging Face model."
+        "watch cannot see into Linear: no layer calls regard.attend or is an nn.MultiheadAttention, and it is not a"
+        " Hugging Face model. Weights of its own are for views.page(weights, tokens)."
     )
     with pytest.raises(RegardError, match=r"^watch model must be a torch.nn.Module, got str\.$"), watch("bert"):
         pass

@@ -18,6 +18,19 @@ from regard.score import Dot
 from regard.weigh import Softmax
 
 
+def make_weights(
+    query: Tensor, key: Tensor, *, score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh,
+    mask: Mask | Tensor, bias: Bias | Tensor | None,
+) -> Tensor:  # fmt: skip
+    """`find_weights`, with gradients."""
+    call, value = describe(query, key, score, weigh, mask, bias)
+    sizes = call.sizes
+    call, query, key, _ = lift(call, *(fold(x, sizes) for x in (query, key, value)))
+    with torch.autocast(sizes.device.type, enabled=False):
+        weights = reference.weigh(call, query, key)
+    return weights.reshape(sizes.pairs).to(sizes.dtype)
+
+
 @torch.no_grad()
 def find_weights(
     query: Float[Tensor, "*b h i d"],
@@ -33,12 +46,7 @@ def find_weights(
     >>> find_weights(torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)).shape
     torch.Size([1, 2, 3])
     """
-    call, value = describe(query, key, score, weigh, mask, bias)
-    sizes = call.sizes
-    call, query, key, _ = lift(call, *(fold(x, sizes) for x in (query, key, value)))
-    with torch.autocast(sizes.device.type, enabled=False):
-        weights = reference.weigh(call, query, key)
-    return weights.reshape(sizes.pairs).to(sizes.dtype)
+    return make_weights(query, key, score=score, weigh=weigh, mask=mask, bias=bias)
 
 
 def describe(

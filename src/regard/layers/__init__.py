@@ -24,6 +24,7 @@ from regard.layers.scored import (
     masked_softmax,
 )
 from regard.layers.spelling import Spelling
+from regard.layers.torch_call import TorchMultiHeadAttention
 
 __all__ = [
     "AddNorm",
@@ -57,6 +58,7 @@ __all__ = [
     "Rotary",
     "SelfAttention",
     "Spelling",
+    "TorchMultiHeadAttention",
     "convolution_as_attention",
     "masked_softmax",
 ]

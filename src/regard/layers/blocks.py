@@ -129,7 +129,7 @@ class EncoderBlock(nn.Module):
         if isinstance(attention, SelfAttention):
             Y = self.addnorm1(X, lambda x: attention(x, valid_lens, **terms))
         else:
-            Y = self.addnorm1(X, lambda x: attention(x, x, x, valid_lens, **terms))
+            Y = self.addnorm1(X, lambda x: attention(x, x, x, valid_lens=valid_lens, **terms))
         out: Tensor = self.addnorm2(Y, self.ffn)
         return out
 
@@ -186,7 +186,7 @@ class DecoderBlock(nn.Module):
         own, other = self._check_caches(caches)
         Y = self.addnorm1(X, lambda x: self._look_back(x, own, bias))
         given = {} if other is None else {"cache": other}
-        Z = self.addnorm2(Y, lambda y: self.attention2(y, memory, memory, memory_valid_lens, **given))
+        Z = self.addnorm2(Y, lambda y: self.attention2(y, memory, memory, valid_lens=memory_valid_lens, **given))
         out: Tensor = self.addnorm3(Z, self.ffn)
         return out
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,12 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
         axis = "positions" if name == "X" else name
         raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
     check_dtype(layer, rows, name)
+
+
+def change_rows(change: Callable[[Any], Any], *rows: Any) -> list[Any]:
+    """Each of them changed; what was one tensor stays one, since layers project such rows together."""
+    made = {id(x): change(x) for x in rows}
+    return [made[id(x)] for x in rows]
 
 
 def check_call(

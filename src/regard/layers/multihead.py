@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, cast
 
 import torch
 from jaxtyping import Float
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from regard.core import Bias, Mask, RegardError, Score, Weigh
 from regard.engine.check import as_mask, as_score, as_weigh
+from regard.engine.weights import make_weights
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
-from regard.layers.inputs import as_lengths, check_rate, check_rows, check_together
+from regard.layers.inputs import as_lengths, change_rows, check_rate, check_rows, check_together
 from regard.layers.linear import apply_together
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
@@ -113,8 +115,16 @@ class MultiHeadAttention(Attention):
         With a `cache`, keys are those it holds and then these, and lengths beyond them mean all so far. A call that is
         refused leaves the cache as it was.
         """
+        return self._mix(queries, keys, values, valid_lens, mask, bias, score, weigh, cache)[0]
+
+    def _mix(
+        self, queries: Tensor, keys: Tensor | None, values: Tensor | None, valid_lens: Tensor | None = None,
+        mask: Mask | Tensor | None = None, bias: Bias | Tensor | None = None, score: Scoring | None = None,
+        weigh: Weigh | None = None, cache: Cache | None = None,
+    ) -> tuple[Tensor, Callable[[], Tensor]]:  # fmt: skip
+        """What `forward` gives, and what makes its weights, with gradients."""
         if not self.batch_first:
-            queries, keys, values = (_turn(x) for x in (queries, keys, values))
+            queries, keys, values = change_rows(_turn, queries, keys, values)
         check_rows(self, queries, "queries", "query_size", self.query_size)
         if cache is not None and not isinstance(cache, Cache):
             raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
@@ -126,22 +136,19 @@ class MultiHeadAttention(Attention):
             if cache is not None:
                 valid_lens = _cut(valid_lens, key.shape[2])
             lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
-            out = self._attend(
-                query,
-                key,
-                value,
-                score=self._current_score(query.dtype) if score is None else score,
-                weigh=self.weigh if weigh is None else weigh,
-                mask=_join(lengths, mask),
-                bias=bias,
-                dropout=self.dropout,
-            )
+            terms: dict[str, Any] = {
+                "score": self._current_score(query.dtype) if score is None else score,
+                "weigh": self.weigh if weigh is None else weigh,
+                "mask": _join(lengths, mask),
+                "bias": bias,
+            }
+            out = self._attend(query, key, value, **terms, dropout=self.dropout)
         except Exception:
             if cache is not None:
                 cache.truncate(before)
             raise
         mixed: Tensor = self.W_o(out.transpose(1, 2).flatten(2))
-        return mixed if self.batch_first else mixed.transpose(0, 1)
+        return mixed if self.batch_first else mixed.transpose(0, 1), partial(make_weights, query, key, **terms)
 
     def _project(
         self, queries: Tensor, keys: Tensor | None, values: Tensor | None, cache: Cache | None
@@ -186,24 +193,26 @@ class MultiHeadAttention(Attention):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> Self:
-        """This layer with copies of the module's weights, and so its outputs.
+        """This layer with copies of the module's weights, called as the module is, and so its outputs.
 
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
         <torch...>
         >>> module, rows = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 3, 8)
         >>> layer = MultiHeadAttention.from_torch(module)
-        >>> torch.allclose(layer(rows, rows, rows), module(rows, rows, rows)[0], atol=1e-6)
+        >>> (out, weights), (expected, _) = layer(rows, rows, rows), module(rows, rows, rows)
+        >>> torch.allclose(out, expected, atol=1e-6)
         True
 
-        It takes and gives rows as the module does, positions first unless that has `batch_first`. Masks are ours, True
-        is attend: `mask=Causal()`, and `mask=~key_padding_mask[:, None, None]` or `valid_lens`. Where all keys of a
-        sequence are padded, the module's answer is NaN if it needs weights; ours is zeros (before W_o's bias), and so
-        are the weights.
+        It is a `TorchMultiHeadAttention`, which stands in the module's place anywhere, and takes our words as well.
+        `SelfAttention.from_torch` and those of other classes give layers of their own kind, called as these are.
         """
+        from regard.layers.torch_call import TorchMultiHeadAttention
+
         check_torch(cls.__name__, module)
+        kind = cast(type[Self], TorchMultiHeadAttention) if cls is MultiHeadAttention else cls
         # on no device: nothing is drawn for weights that are replaced
         with torch.device("meta"):
-            layer = cls._of_sizes(module)
+            layer = kind._of_sizes(module)
         take_weights(layer, module)
         layer.batch_first = module.batch_first
         return layer.train(module.training)

@@ -96,6 +96,24 @@ def _check_layer(layer: MultiHeadAttention) -> None:
             )
 
 
+def rename_weights(state: dict[str, Tensor], prefix: str) -> None:
+    """Give what a file has of the module's parameters the names of ours, in place."""
+    names = [f"{prefix}W_{name}" for name in "qkv"]
+    for kind in ("weight", "bias"):
+        if (packed := state.pop(f"{prefix}in_proj_{kind}", None)) is not None:
+            state |= {f"{name}.{kind}": part for name, part in zip(names, packed.tensor_split(3), strict=True)}
+        if (mixing := state.pop(f"{prefix}out_proj.{kind}", None)) is not None:
+            state[f"{prefix}W_o.{kind}"] = mixing
+    for letter, name in zip("qkv", names, strict=True):
+        if (weight := state.pop(f"{prefix}{letter}_proj_weight", None)) is not None:
+            state[f"{name}.weight"] = weight
+
+
+def join_biases(*linears: nn.Linear) -> Tensor:
+    """Their biases one after the other, zeros where there are none."""
+    return torch.cat([_bias(linear) for linear in linears])
+
+
 def _own(source: Tensor) -> nn.Parameter:
     return nn.Parameter(source.detach().clone(), source.requires_grad)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core import RegardError
-from regard.engine.look import Look
+from regard.core import Pointwise, RegardError
+from regard.engine.look import Look, look
 from regard.views.labels import show_token
 
 Table = npt.NDArray[np.float64]
+# plain ones: (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)
+Weights = Tensor | npt.NDArray[Any]
 # of a look, what a list of heads may be sorted by; and which end of it comes first
 ORDERS = {"entropy": 1, "local": -1, "first": -1, "received": -1}
 # of a look's fields, those with two axes after the heads
@@ -24,9 +27,46 @@ ENDS = dict.fromkeys(("top_keys", "top_weights", "map", "rows", "query", "key", 
 MOST = 4_000_000
 
 
+def is_weights(seen: Any) -> bool:
+    """Whether this is a plain tensor or array, of weights."""
+    return isinstance(seen, Tensor | np.ndarray)
+
+
+@dataclass(frozen=True, repr=False)
+class _Given(Pointwise):
+    """Scores that are weights already."""
+
+    def weight(self, scores: Tensor) -> Tensor:
+        return scores
+
+
+def look_at(weights: Any, cells: int | None = None) -> Look:
+    """Plain weights as a look, always with batch and heads; its map has a cell for each weight, or so many a side.
+
+    >>> look_at(torch.eye(3)).top_keys[0, 0, :, 0]
+    tensor([0, 1, 2])
+    """
+    try:
+        table = torch.as_tensor(weights).detach().cpu()
+        table = table.to(torch.promote_types(table.dtype, torch.float32))
+    except (TypeError, ValueError, RuntimeError):
+        raise RegardError(f"weights must be numbers, got an array of {weights.dtype}.") from None
+    if table.is_complex() or not 2 <= table.ndim <= 4:
+        raise RegardError(
+            "weights must be real numbers (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys), got"
+            f" {str(table.dtype).removeprefix('torch.')} of shape {tuple(table.shape)}."
+        )
+    table = table.reshape(*(1,) * (4 - table.ndim), *table.shape)
+    n, m = table.shape[2:]
+    # scores of nothing, and what is added to them
+    rows = (table.new_zeros(*table.shape[:2], count, 1) for count in (n, m))
+    seen = look(*rows, bias=table, weigh=_Given(), map=max(n, m, 1) if cells is None else cells)
+    return replace(seen, terms="weights as given", why="not kept: of plain weights there is no query and key")
+
+
 def list_looks(seen: Any) -> list[tuple[str, Look]]:
-    """Looks by name: of what `watch` saw, of a list, or of the one look there is."""
-    if isinstance(seen, Look):
+    """Looks by name: of what `watch` saw, of a list, or of the one look, or tensor of weights, that there is."""
+    if isinstance(seen, Look) or is_weights(seen):
         seen = [seen]
     pairs: list[tuple[Any, Any]] = []
     if isinstance(seen, Mapping):
@@ -34,13 +74,13 @@ def list_looks(seen: Any) -> list[tuple[str, Look]]:
     elif isinstance(seen, Sequence) and not isinstance(seen, str):
         pairs = list(enumerate(seen))
     else:
-        raise RegardError(f"seen must be what `watch` or `look` gave, got {type(seen).__name__}.")
-    for name, look in pairs:
-        if not isinstance(look, Look):
-            raise RegardError(f"seen[{str(name)[:40]!r}] must be a look, got {type(look).__name__}.")
+        raise RegardError(f"seen must be what `watch` or `look` gave, or weights, got {type(seen).__name__}.")
+    for name, shown in pairs:
+        if not isinstance(shown, Look) and not is_weights(shown):
+            raise RegardError(f"seen[{str(name)[:40]!r}] must be a look, or weights, got {type(shown).__name__}.")
     if not pairs:
         raise RegardError("seen has no looks: no attention ran while it watched.")
-    return [(str(name), look) for name, look in pairs]
+    return [(str(name), look_at(shown) if is_weights(shown) else shown) for name, shown in pairs]
 
 
 def count_heads(look: Look) -> int:
@@ -48,15 +88,19 @@ def count_heads(look: Look) -> int:
     return int(look.entropy.shape[-2]) if look.entropy.ndim >= 3 else 1
 
 
-def check_look(look: Any, head: int = 0, sequence: int = 0) -> None:
-    """Complains of what is no look, or has no such head or sequence."""
+def read_look(look: Any, head: int = 0, sequence: int = 0) -> Look:
+    """A look, or plain weights as one; complains of what is neither, or has no such head or sequence."""
+    look = look_at(look) if is_weights(look) else look
     if not isinstance(look, Look):
-        raise RegardError(f"look must be a look, as `look` gives it or seen[name], got {type(look).__name__}.")
+        raise RegardError(
+            f"look must be a look, as `look` gives it or seen[name], or a tensor of weights, got {type(look).__name__}."
+        )
     heads = count_heads(look)
     if not look.received.numel() or not look.entropy.numel():
         raise RegardError("look has no queries or no keys: there is nothing to draw.")
     _check_index("head", head, heads)
     _check_index("sequence", sequence, look.entropy[..., 0].numel() // heads)
+    return look
 
 
 def check_query(look: Look, query: int) -> None:

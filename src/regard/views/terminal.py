@@ -12,7 +12,7 @@ import numpy as np
 from regard.core import RegardError
 from regard.engine.look import Look
 from regard.views.labels import show_line
-from regard.views.reading import Table, check_look, count_heads, list_looks, read_row, read_tokens, score_head, take
+from regard.views.reading import Table, count_heads, list_looks, read_look, read_row, read_tokens, score_head, take
 
 # matplotlib's cividis at nine places, for those who have no matplotlib
 SHADES = ("#00224e", "#1a386f", "#434e6c", "#61656f", "#7d7c78", "#9b9476", "#bcae6c", "#dec958", "#fee838")
@@ -24,7 +24,7 @@ MOST, STRONGEST, AROUND = 400, 40, 2
 
 def show(
     look: Any, tokens: Sequence[str] | None = None, *, query: int | None = None, head: int = 0, sequence: int = 0,
-    console: Any = None,
+    queries: Sequence[str] | None = None, console: Any = None,
 ) -> None:  # fmt: skip
     """Print a sentence with the weight of each token under it: one query's, or what each key received of all.
 
@@ -36,20 +36,23 @@ def show(
     .89  .11
 
     Without tokens, a table of heads: of this look, of a list, or of all that `watch` saw. In a terminal the tokens are
-    shaded as well. `tokens` are the keys'.
+    shaded as well. `tokens` are the keys', and the queries' too where there are as many and no `queries`. Plain weights
+    will do in place of a look: (queries, keys), with heads and batch before them.
     """
     check_console(console)
     console = console if console is not None else _open_console()
     if tokens is None:
         console.print(_list_heads(list_looks(look), sequence, console.width))
         return
-    check_look(look, head, sequence)
+    look = read_look(look, head, sequence)
     labels = read_tokens(tokens, look.received.shape[-1]) or []
     if query is None:
         weights, what = take(look, "received", head, sequence), "what each token received"
     else:
         weights, kind = read_row(look, query, head, sequence)
-        name = f" {labels[query]}" if len(labels) == look.entropy.shape[-1] else ""
+        n = look.entropy.shape[-1]
+        names = labels if queries is None and len(labels) == n else read_tokens(queries, n, "queries")
+        name = f" {names[query]}" if names else ""
         what = f"what query {query}{name} attends to" + (f" ({kind} keys only)" if kind != "exact" else "")
     from rich.text import Text
 
@@ -161,7 +164,7 @@ def _list_heads(looks: list[tuple[str, Look]], sequence: int, width: int) -> Any
     if len(shown) < len(COLUMNS):
         grid.caption = f"too narrow for {', '.join(COLUMNS[len(shown) :])}"
     for name, look in looks:
-        check_look(look, 0, sequence)
+        read_look(look, 0, sequence)
         for head in range(count_heads(look)):
             facts = {"head": str(head)}
             facts |= {field: f"{take(look, field, head, sequence).mean():.2f}" for field in COLUMNS[1:-1]}

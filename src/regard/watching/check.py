@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -72,43 +73,60 @@ class Check:
         return f"{rows}: within {times}" if self.holds else f"{rows}: OFF, {times}: these are not the weights used"
 
 
+@dataclass(frozen=True)
+class Rest:
+    """What a layer does with the weighted values of all heads (h, e) of sequence b and query i before it puts them out.
+
+    `rows` are the queries that there are, numbered through the batch; None is all.
+    """
+
+    finish: Callable[[Tensor, int, int], Tensor]
+    rows: Tensor | None = None
+
+
 @torch.no_grad()
 def check_rows(
-    call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor, look: Look | None = None, window: int = 8
-) -> Check:
+    call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor, look: Look | None = None, window: int = 8,
+    rest: Rest | None = None,
+) -> Check:  # fmt: skip
     """The check of a call whose terms are as they were given, and of a look at it; `out` is what the layer made of it,
-    in query's axes."""
+    in query's axes, or with a `rest` (batch, queries, width)."""
     if call.dropout:
         return Check(why="dropout was on, and weights are shown before it")
     sizes = check(query, key, value, call.score)
-    if tuple(out.shape) != (*sizes.pairs[:-1], sizes.e):
+    if rest is None and tuple(out.shape) != (*sizes.pairs[:-1], sizes.e):
         return Check(why=f"the layer's output has another shape, {tuple(out.shape)}")
     if not out.numel() or not sizes.m:
         return Check(why="there is nothing in it")
     bias = None if call.bias is None else call.bias.settle(sizes)
     call = replace(call, sizes=sizes, weigh=call.weigh.settle(sizes), mask=call.mask.settle(sizes), bias=bias)
     rows = _Rows(call, *(fold(x.detach(), sizes) for x in (query, key, value)))
-    out = fold(out.detach(), sizes)
+    out = out.detach() if rest is not None else fold(out.detach(), sizes)
     noise = torch.Generator().manual_seed(0)
     error = rounding = 0.0
-    places = torch.randperm(sizes.b * sizes.n, generator=noise)[:ROWS].tolist()
+    known = None if rest is None or rest.rows is None else rest.rows.tolist()
+    places = torch.randperm(sizes.b * sizes.n if known is None else len(known), generator=noise)[:ROWS].tolist()
+    places = places if known is None else [known[place] for place in places]
     heads = torch.randint(sizes.h, (len(places),), generator=noise).tolist()
     shown = {} if look is None else compare_sums(look)
     made: list[tuple[int, int, int, Tensor, Tensor]] = []
     with torch.autocast(sizes.device.type, enabled=False):
         for at, (place, head) in enumerate(zip(places, heads, strict=True)):
-            tile = rows.choose(place // sizes.n, head, place % sizes.n)
+            b, i = place // sizes.n, place % sizes.n
+            tile = rows.choose(b, head, i, rest is not None)
             (weights, exact), (rounded_weights, rounded) = rows.make(tile, torch.float64), rows.make(tile, out.dtype)
             if not bool(rounded.isfinite().all()) and bool(exact.isfinite().all()):
                 # scores that this dtype does not have: kernels compute them in single precision
                 rounded_weights, rounded = rows.make(tile, torch.float32)
-            error = max(error, _differ(rows.cut(out, tile).double(), exact))
+            if rest is not None:
+                exact, rounded = (rest.finish(x[0, :, 0], b, i) for x in (exact, rounded))
+            error = max(error, _differ((rows.cut(out, tile) if rest is None else out[b, i]).double(), exact))
             off = _differ(rounded.double(), exact)
             rounding = max(rounding, off if math.isfinite(off) else 0.0, rows.round_off(exact, out.dtype))
             if look is None:
                 continue
             own = 0, head - tile.h.start, 0
-            made.append((place // sizes.n, head, place % sizes.n, weights[own], rounded_weights[own]))
+            made.append((b, head, i, weights[own], rounded_weights[own]))
             # many rows at a time, but not many numbers
             if len(made) * sizes.m >= NUMBERS or at + 1 == len(places):
                 for name, off_by in compare(look, sizes, _gather(made), out.dtype, window, MOST).items():
@@ -134,10 +152,10 @@ class _Rows:
     def __init__(self, call: Call, query: Tensor, key: Tensor, value: Tensor) -> None:
         self.call, self.query, self.key, self.value = call, query, key, value
 
-    def choose(self, b: int, h: int, i: int) -> Tile:
+    def choose(self, b: int, h: int, i: int, whole: bool = False) -> Tile:
         s = self.call.sizes
         # learned tensors, and functions, may tell heads apart: they get all of them
-        plain = not self.call.score.tensors and not self.call.score.keeps_dtype
+        plain = not whole and not self.call.score.tensors and not self.call.score.keeps_dtype
         heads = range(h, h + 1) if plain else range(s.h)
         return Tile(range(b, b + 1), heads, range(i, i + 1), range(s.m), s.device)
 

@@ -26,33 +26,23 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
 
     Calls within modules of other models are not recorded, and calls outside of all modules are called "attend".
     """
-    running = threading.local()
-    # the model itself, which is first, has no place within it
-    paths = {place: name if number else "" for number, (place, name) in enumerate(names.items())}
-    here = threading.get_ident()
+    running, here = recorder.running, threading.get_ident()
 
     def enter(module: nn.Module, args: Any) -> None:
         # graphs that a compiler made run as modules of nobody
-        if isinstance(module, GraphModule) and id(module) not in names:
-            return
-        running.__dict__.setdefault("stack", []).append((module, args))
-        if (name := paths.get(id(module))) is not None:
-            recorder.follower.enter(name)
+        if not isinstance(module, GraphModule) or id(module) in names:
+            running.enter(module, args)
 
     def leave(module: nn.Module, args: Any, out: Any) -> None:
-        stack = running.__dict__.get("stack", [])
-        # a module that was stopped before it was entered is left all the same
-        if stack and stack[-1][0] is module:
-            stack.pop()
+        running.leave(module)
 
     def tell(call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor) -> None:
-        stack = running.__dict__.get("stack", [])
-        if not stack and threading.get_ident() == here:
+        if not running.stack and threading.get_ident() == here:
             kind = "self" if query.shape[-2] == key.shape[-2] else "cross"
             recorder.take("attend", kind, call, query, key, value, out)
-        for module, args in reversed(stack):
+        for module, args, _ in reversed(running.stack):
             if id(module) in names:
-                kind = _find_kind(module, args, query.shape[-2] == key.shape[-2])
+                kind = _find_kind(module, args, query.shape[-2], key.shape[-2])
                 recorder.take(names[id(module)], kind, call, query, key, value, out)
                 return
 
@@ -79,16 +69,18 @@ def _apart(tell: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _find_kind(module: nn.Module, args: tuple[Any, ...], are_equal: bool) -> str:
+def _find_kind(module: nn.Module, args: tuple[Any, ...], n: int, m: int) -> str:
     """Whether a module attends to its own rows or to others, by what it was called with, else by their numbers."""
     parameters = list(inspect.signature(module.forward).parameters)
-    if "keys" in parameters:
-        at = parameters.index("keys")
-        if 0 < at < len(args):
-            return "self" if args[at] is args[0] else "cross"
-    elif args and isinstance(args[0], Tensor) and args[0].is_floating_point():
-        return "self"
-    return "self" if are_equal else "cross"
+    at = next((parameters.index(name) for name in ("keys", "key") if name in parameters), 0)
+    if at:
+        return ("self" if args[at] is args[0] else "cross") if at < len(args) else "self" if n == m else "cross"
+    rows = [x for x in args if isinstance(x, Tensor) and x.is_floating_point()]
+    if rows and rows[0] is args[0]:
+        # with a cache there are more keys than rows; rows as many as the keys, beside the queries', are a memory
+        others = any(m in x.shape[:-1] for x in rows[1:]) and m not in rows[0].shape[:-1]
+        return "cross" if others else "self"
+    return "self" if n == m else "cross"
 
 
 def calls_attend(module: nn.Module) -> bool:

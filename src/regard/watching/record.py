@@ -12,9 +12,9 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.engine.call import Call
 from regard.engine.look import Look, look
-from regard.watching.check import Check, check_rows
+from regard.watching.check import Check, Rest, check_rows
 from regard.watching.seen import Seen
-from regard.watching.steps import Follower
+from regard.watching.steps import Follower, Running
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(self, seen: Seen, options: Options, wants: Callable[[str], bool], taken: Iterable[str] = ()) -> None:
         self.seen, self.options, self.wants = seen, options, wants
-        self.follower = Follower()
+        self.follower, self.running = Follower(), Running()
         # what went wrong in a look or a check, by the name of the call
         self.faults: dict[str, str] = {}
         self._taken = set(taken)
@@ -41,23 +41,25 @@ class Recorder:
 
     @torch.no_grad()
     def take(
-        self, name: str, kind: str, call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor | None
-    ) -> None:
+        self, name: str, kind: str, call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor | None,
+        rest: Rest | None = None,
+    ) -> None:  # fmt: skip
         """Record a call whose terms are as they were given."""
         # what autograd runs once more on its way back was seen before
         if torch._C._current_graph_task_id() != -1:
             return
         query, key, value, n = query.detach(), key.detach(), value.detach(), query.shape[-2]
+        within = tuple(number for *_, number in self.running.stack)
         if not self.wants(name):
             # whether a decoder went on is seen by all of its attentions
-            self.guard(name, lambda: self.follower.follow(name, kind, key, n))
+            self.guard(name, lambda: self.follower.follow(name, kind, query, key, within))
             return
         options, numbered = self.options, self._number(name)
         found: list[Look] = []
         steps: list[bool] = []
 
         def see() -> None:
-            steps.append(self.follower.follow(name, kind, key, n))
+            steps.append(self.follower.follow(name, kind, query, key, within))
             found.append(look(
                 query, key, score=call.score, weigh=call.weigh, mask=call.mask, bias=call.bias, top=options.top,
                 # a step of decoding has fewer queries than the text had
@@ -73,7 +75,8 @@ class Recorder:
         checks: list[Check] = []
         if out is not None:
             reason = self.guard(
-                numbered, lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window))
+                numbered,
+                lambda: checks.append(check_rows(call, query, key, value, out, found[0], options.window, rest)),
             )
         check = checks[0] if checks else Check(why=reason or "its output was not seen")
         self.seen.add(numbered, found[0], kind, steps[0], check, name)

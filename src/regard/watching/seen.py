@@ -89,7 +89,7 @@ class Seen(Mapping[str, Look]):
         return moved
 
     def join(self) -> Self:
-        """Calls of one module in steps, as in decoding with a cache, as one look each: queries one after the other.
+        """Calls of one module in steps, as in decoding by a cache or a loop, as one look each, with all their queries.
 
         The look has the name of its first call. A call that does not go on where the module's last one ended stays
         apart, under its own name: another text, another pass, or beams that changed places, as the rows of different

@@ -76,7 +76,7 @@ def read_call(
         place = _cut(place, m)
     # torch's flag aligns the first query with the first key
     allowed = given.allowed if given.allowed is None or given.even is None else given.allowed | given.even
-    see: Mask = (Causal() if n == m else Causal(0)) if hides_ahead else _simplify(allowed, n, m)
+    see: Mask = (Causal() if n == m else Causal(0)) if hides_ahead else simplify(allowed, n, m)
     added = _add(place, given, torch.float64 if dtype == torch.float64 else torch.float32)
     score = Dot(None if scaling is None else float(scaling), cap)
     weigh = Softmax() if sink is None else Softmax(sink.detach().flatten())
@@ -131,7 +131,8 @@ def _cut(x: Tensor | None, m: int) -> Tensor | None:
     return x if x is None or x.shape[-1] == 1 else x[..., :m]
 
 
-def _simplify(allowed: Tensor | None, n: int, m: int) -> Mask:
+def simplify(allowed: Tensor | None, n: int, m: int) -> Mask:
+    """The mask of a tensor that broadcasts to (batch, heads, n, m), by its own name where it has one."""
     if allowed is None or bool(allowed.all()):
         return Full()
     if n > 1 and allowed.shape[-2:] == (n, m):

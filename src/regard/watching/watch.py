@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.core import RegardError
 from regard.engine.look import look
-from regard.watching import hugging, own
+from regard.watching import hugging, native, own
 from regard.watching.record import Options, Recorder, choose
 from regard.watching.seen import Seen
 
@@ -36,8 +36,9 @@ def watch(
     >>> list(seen), seen["0"].top_keys.shape
     (['0', '1'], torch.Size([1, 2, 5, 2]))
 
-    For models whose layers call `regard.attend`, and for those of Hugging Face (transformers 5.3 or newer) through
-    their attention interface, where sdpa or eager is set. `layers` chooses by number, in module order, by name or by
+    For models whose layers call `regard.attend`, for `nn.MultiheadAttention` and what is built of it, its fast path
+    included, and for models of Hugging Face (transformers 5.3 or newer) through their attention interface, where sdpa
+    or eager is set. `layers` chooses by number, in module order, by name or by
     pattern ("encoder.*"). `top`, `rows`, `map`, `window` and `keep` are those of `look`; rows that a call does not
     have are left out. A model that is itself one attention goes by its class's name. What goes wrong in a look never
     stops the model: `skipped` says what it was, and a warning at the end. Watches of one model may be within each other
@@ -52,12 +53,13 @@ def watch(
     for name, module in model.named_modules():
         _refuse_compiled(name, module)
         names[id(module)] = name or type(module).__name__
-        if own.calls_attend(module) or (hosts and hugging.calls_interface(module)):
+        if own.calls_attend(module) or native.attends(module) or (hosts and hugging.calls_interface(module)):
             attentions.append(names[id(module)])
     if not hosts and not attentions and not any(own.may_attend(module) for module in model.modules()):
         raise RegardError(
-            f"watch cannot see into {type(model).__name__[:40]}: no layer calls regard.attend, and it is not a Hugging"
-            " Face model."
+            f"watch cannot see into {type(model).__name__[:40]}: no layer calls regard.attend or is an"
+            " nn.MultiheadAttention, and it is not a Hugging Face model. Weights of its own are for"
+            " views.page(weights, tokens)."
         )
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise RegardError(f"watch rows must be several whole numbers, as in (0, -1), got {type(rows).__name__}.")
@@ -73,6 +75,9 @@ def watch(
     with ExitStack() as stack:
         if hosts:
             stack.enter_context(hugging.switch(hosts, names, recorder))
+        if any(native.attends(module) for module in model.modules()):
+            # before what ends the run of a module
+            stack.enter_context(native.observe(names, recorder))
         stack.enter_context(own.observe(names, recorder))
         yield seen
     if recorder.faults:

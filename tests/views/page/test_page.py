@@ -218,7 +218,7 @@ MESSAGES = [
     ("page sequence must be 0 to 0 for 'a', got 1.", lambda: page({"a": see(3)}, TARGET, None, sequence=1)),
     ("page seen is empty: no attention ran under watch(…), or none was chosen.", lambda: page({}, TARGET, None)),
     (
-        "page seen must be a look, or a mapping of names to looks, got list.",
+        "page seen must be a look or weights, or a mapping of names to them, got list.",
         lambda: page([see(3)], TARGET, None),
     ),
     ("page skip must be a whole number, 0 or more, got -1.", lambda: page(see(3), TARGET, None, image=GREY, skip=-1)),

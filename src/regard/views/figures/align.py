@@ -24,7 +24,7 @@ from regard.views.figures.axes import (
 )
 from regard.views.figures.colours import cover, pick_ink, share_scale
 from regard.views.labels import show_line
-from regard.views.reading import Table, check_look, check_title, list_texts, read_table, read_tokens, to_numbers
+from regard.views.reading import Table, check_title, list_texts, read_look, read_table, read_tokens, to_numbers
 from regard.views.sheet import open_sheet
 
 # inches
@@ -47,8 +47,7 @@ def align(
     check_title(title)
     source, target = list_texts(source, "source"), list_texts(target, "target")
     if isinstance(weights, Look):
-        check_look(weights, head, sequence)
-        weights = read_table(weights, head, sequence)
+        weights = read_table(read_look(weights, head, sequence), head, sequence)
     table = read_weights(weights, len(target), len(source))
     sources, targets = (read_tokens(x, len(x)) or [] for x in (source, target))
     with open_sheet():

@@ -12,7 +12,7 @@ from regard.engine.look import Look
 from regard.views.figures.axes import add_bar, check_axes, fit, fit_texts, open_figure, write_title
 from regard.views.figures.colours import balance, share_scale
 from regard.views.figures.map import draw_map, label_map, read_sides, size_map
-from regard.views.reading import Table, check_look, read_map
+from regard.views.reading import Table, Weights, read_look, read_map
 from regard.views.sheet import LARGEST, open_sheet
 
 # inches between panels: room for labels and for the bars
@@ -21,7 +21,7 @@ LONGEST = 3.6
 
 
 def compare(
-    one: Look, other: Look, *, head: int = 0, other_head: int | None = None, sequence: int = 0,
+    one: Look | Weights, other: Look | Weights, *, head: int = 0, other_head: int | None = None, sequence: int = 0,
     tokens: Sequence[str] | None = None, keys: Sequence[str] | None = None, names: Sequence[str] = ("one", "other"),
     log: bool = False, ax: Any = None,
 ) -> Any:  # fmt: skip
@@ -37,8 +37,7 @@ def compare(
     divergence of both rows, in nats (0: alike; 0.693: no key in common), of the map's cells where these are coarser.
     """
     other_head = head if other_head is None else other_head
-    check_look(one, head, sequence)
-    check_look(other, other_head, sequence)
+    one, other = read_look(one, head, sequence), read_look(other, other_head, sequence)
     sizes = one.entropy.shape[-1], one.received.shape[-1]
     theirs = other.entropy.shape[-1], other.received.shape[-1]
     if sizes != theirs:

@@ -12,7 +12,7 @@ from regard.engine.look import Look
 from regard.views.figures.axes import INK, add_bar, check_axes, clear_frame, fit, fit_texts, measure_axes, open_axes
 from regard.views.figures.colours import cover, share_scale
 from regard.views.labels import show_line, wrap
-from regard.views.reading import ORDERS, Table, check_look, count_heads, list_looks, read_map, score_head
+from regard.views.reading import ORDERS, Table, count_heads, list_looks, read_look, read_map, score_head
 from regard.views.sheet import open_sheet
 
 # of a small map: its side on the grid, and in inches
@@ -33,13 +33,13 @@ def heads(seen: Any, *, sort: str | None = None, sequence: int = 0, log: bool = 
     (2, True)
 
     `sort` is "entropy" (sharpest first), "local", "first" or "received" (most first). `seen` is what `watch` gave, a
-    list of looks or one.
+    list of looks or one, or plain weights in their place: (queries, keys), with heads and batch before them.
     """
     looks = list_looks(seen)
     if sort is not None and (not isinstance(sort, str) or sort not in ORDERS):
         raise RegardError(f"sort must be entropy, local, first or received, got {str(sort)[:40]!r}.")
     for _, look in looks:
-        check_look(look, 0, sequence)
+        read_look(look, 0, sequence)
     places = _list_places(looks, sort, sequence)
     tables = [_shrink(read_map(look, head, sequence)) for _, look, head, *_ in places]
     rows, columns = max(place[3] for place in places) + 1, max(place[4] for place in places) + 1

@@ -21,7 +21,7 @@ from regard.views.figures.axes import (
     write_title,
 )
 from regard.views.figures.colours import cover, share_scale
-from regard.views.reading import Table, check_look, check_title, read_map, read_tokens
+from regard.views.reading import Table, Weights, check_title, read_look, read_map, read_tokens
 from regard.views.sheet import open_sheet
 
 # inches
@@ -31,7 +31,7 @@ MOST_LABELS = 200
 
 
 def map(
-    look: Look, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
+    look: Look | Weights, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
     keys: Sequence[str] | None = None, log: bool = False, title: str | None = None, ax: Any = None,
 ) -> Any:  # fmt: skip
     """Draw a head's map: queries down, keys across, the mean weight of each cell as its colour.
@@ -42,10 +42,11 @@ def map(
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['good', 'day']
 
-    `tokens` are the queries', and the keys' too where there are as many and no `keys`. `log` shows weights down to a
+    `look` may be plain weights: (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys). `tokens` are
+    the queries', and the keys' too where there are as many and no `keys`. `log` shows weights down to a
     ten-thousandth of the largest.
     """
-    check_look(look, head, sequence)
+    look = read_look(look, head, sequence)
     check_title(title)
     n, m = look.entropy.shape[-1], look.received.shape[-1]
     rows, columns = read_sides(tokens, keys, n, m)

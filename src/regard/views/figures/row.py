@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.engine.look import Look
 from regard.views.figures.axes import check_axes, fit, fit_texts, label_axis, measure_axes, open_axes, write_title
-from regard.views.reading import check_look, check_title, read_row, read_tokens
+from regard.views.reading import Weights, check_title, read_look, read_row, read_tokens
 from regard.views.sheet import LARGEST, open_sheet
 
 BAR, WEAK = "#31487a", "#8a94a8"
@@ -20,7 +20,7 @@ HIGH, LEAST, MOST = 2.2, 2.5, 9.0
 
 
 def row(
-    look: Look, query: int, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
+    look: Look | Weights, query: int, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
     keys: Sequence[str] | None = None, title: str | None = None, ax: Any = None,
 ) -> Any:  # fmt: skip
     """Draw one query's weights over the keys, a bar each.
@@ -32,9 +32,10 @@ def row(
     'query 1 day, head 0'
 
     Exact where the look has the row: chosen by `rows`, kept by `keep`, or of a map with a cell for each weight; else of
-    the top keys, and the title says so. `tokens` are the queries', and the keys' too where there are as many.
+    the top keys, and the title says so. `look` may be plain weights, as for `map`. `tokens` are the queries', and the
+    keys' too where there are as many.
     """
-    check_look(look, head, sequence)
+    look = read_look(look, head, sequence)
     weights, kind = read_row(look, query, head, sequence)
     n, m = look.entropy.shape[-1], look.received.shape[-1]
     labels = read_tokens(tokens, n)

@@ -18,13 +18,15 @@ from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
 from regard.views.page.sides import Sides, Texts, check_names, name_models
 from regard.views.page.tokens import Labels, label_encoding, label_tokens
-from regard.views.reading import check_title
+from regard.views.reading import Weights, check_title, is_weights, look_at
 from regard.views.sheet import write_file
 
 __all__ = ["Labels", "Page", "label_encoding", "label_tokens", "page"]
 
 Tokens = Labels | Sequence[str] | Mapping[str, Labels | Sequence[str]]
-Seen = Look | Mapping[str, Look]
+Seen = Look | Weights | Mapping[str, Look] | Mapping[str, Weights]
+# cells a side of a map, as `watch` has them
+CELLS = 256
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,15 @@ def page(
     >>> "<title>a question</title>" in shown.html
     True
 
-    `tokens` are labels, or a mapping such as `{"source": …, "target": …}`; `label_encoding` makes labels that join to
-    the text. Where lengths and names do not say whose tokens an attention's queries and keys are, `sides` does:
-    `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens: `(seen, tokens)`.
-    `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after `skip` tokens
-    that are no patch. `graph` is edges, or a mapping of `edges` and node positions `at`: a tensor or an array
-    (2, count) is from and to, a list is pairs (from, to). `produced` says that labels of a decoder's queries are what
-    each step produced, not what it read; `names` are those of the two that are compared. Calls of one module that are
-    steps of decoding are shown as one; other calls as they are, named name#2, name#3 and so on.
+    `seen` is what `watch` or `look` gave, or plain weights: (queries, keys), with heads and batch before them, or
+    several of these by name. `tokens` are labels, or a mapping such as `{"source": …, "target": …}`; `label_encoding`
+    makes labels that join to the text. Where lengths and names do not say whose tokens an attention's queries and keys
+    are, `sides` does: `{"decoder.*": ("target", "source")}`. `other` is a second model, or the same with other tokens:
+    `(seen, tokens)`. `image` (an array, a PIL image or a PNG file) lies under patches of `grid` rows and columns, after
+    `skip` tokens that are no patch. `graph` is edges, or a mapping of `edges` and node positions `at`: a tensor or an
+    array (2, count) is from and to, a list is pairs (from, to). `produced` says that labels of a decoder's queries are
+    what each step produced, not what it read; `names` are those of the two that are compared. Calls of one module that
+    are steps of decoding are shown as one; other calls as they are, named name#2, name#3 and so on.
     """
     if lang not in ("en", "zh"):
         raise RegardError(f"page lang must be 'en' or 'zh', got {lang!r}.")
@@ -142,10 +145,14 @@ def find_limit(tokens: int) -> float:
 
 
 def _name(seen: Any, name: str = "seen") -> Mapping[str, Look]:
-    if isinstance(seen, Look):
-        return {"attention": seen}
-    if not isinstance(seen, Mapping) or not all(isinstance(look, Look) for look in seen.values()):
-        raise RegardError(f"page {name} must be a look, or a mapping of names to looks, got {type(seen).__name__}.")
+    if isinstance(seen, Look) or is_weights(seen):
+        seen = {"attention": seen}
+    if not isinstance(seen, Mapping) or not all(isinstance(x, Look) or is_weights(x) for x in seen.values()):
+        raise RegardError(
+            f"page {name} must be a look or weights, or a mapping of names to them, got {type(seen).__name__}."
+        )
+    if any(map(is_weights, seen.values())):
+        return {str(key): look_at(x, CELLS) if is_weights(x) else x for key, x in seen.items()}
     # steps of decoding with a cache are one attention, row by row; calls that do not go on stay as they are
     joined: Mapping[str, Look] = seen.join() if getattr(seen, "steps", None) and hasattr(seen, "join") else seen
     return joined
