@@ -36,17 +36,21 @@ def test_what_is_said(train, command, tmp_path):
     out = tmp_path / "run"
     status, said, err = train("--out", out, "--epochs", "2")
     lines = err.splitlines()
-    assert (status, said, len(lines)) == (0, "", 5)
-    assert lines[0].startswith("step 5  epoch 1.0  loss ")
-    assert lines[1].endswith("  best")
-    assert lines[2].startswith(f"Done (all steps done). {out}: step 10, ")
-    assert ", best loss " in lines[2]
-    assert lines[2].endswith(" at step 10.")
-    assert lines[4] == f'Score it: regard evaluate {out}. See it: regard look {out} "a sentence" --out page.html'
-    assert lines[3] == f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"'
+    assert (status, said, len(lines)) == (0, "", 9)
+    assert " to learn from, " in lines[0]
+    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, the first 1 to warm up; a validation every 5 steps.")
+    assert lines[2].startswith("step 5  epoch 1.0  loss ")
+    assert lines[3].endswith("  best")
+    assert lines[4].startswith(f"Done (all steps done). {out}: step 10, ")
+    assert ", best loss " in lines[4]
+    assert lines[4].endswith(" at step 10.")
+    assert lines[5].endswith(" come out exactly right.")
+    assert lines[6].startswith("That is no better than chance, so nothing was learned that holds for new sentences: ")
+    assert lines[8] == f'Score it: regard evaluate {out}. See it: regard look {out} "a sentence" --out page.html'
+    assert lines[7] == f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"'
     # done is done
     before = (out / "resume.safetensors").read_bytes()
-    assert train("--out", out, "--epochs", "2")[2].splitlines() == lines[2:]
+    assert train("--out", out, "--epochs", "2")[2].splitlines() == lines[4:]
     assert (out / "resume.safetensors").read_bytes() == before
     status, said, _ = command("translate", out, PAIRS[0][0], "--device", "cpu")
     assert (status, said.count("\n")) == (0, 1)
