@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.extras import install
 
 MOST_CHARACTERS = 200
 
@@ -132,7 +133,7 @@ def import_safetensors() -> Any:
     try:
         import safetensors.torch
     except ImportError:
-        raise RegardError("Models on disk need the package safetensors: pip install 'regard[train]'.") from None
+        raise RegardError(f"Models on disk need the package safetensors: {install('train')}.") from None
     return safetensors
 
 

@@ -156,7 +156,7 @@ class PretrainTask(Learning):
         )
         self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         # built now, so that what does not fit is said before anything is written
-        self.batches(0, 1)
+        self.longest = self.batches(0, 1).longest
         self._ask_batches(0, 1)
 
     @property

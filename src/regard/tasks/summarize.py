@@ -15,6 +15,7 @@ from regard.data.grammar import split_short
 from regard.data.pairs import Pairs
 from regard.data.rows import NO_LABEL
 from regard.data.split import Split
+from regard.extras import install
 from regard.tasks.corpus import PHRASEBOOK, Corpus
 from regard.tasks.fit import Standing
 from regard.tasks.job import MODELS, EncoderJob
@@ -100,7 +101,7 @@ class KeepTask(LabelTask):
             from torchmetrics import MeanMetric
             from torchmetrics.classification import BinaryAccuracy, BinaryF1Score
         except ImportError:
-            raise RegardError("scores of words need the package torchmetrics: pip install 'regard[train]'.") from None
+            raise RegardError(f"scores of words need the package torchmetrics: {install('train')}.") from None
 
         class Share(MeanMetric):
             def update(self, found: Tensor, wanted: Tensor) -> None:  # type: ignore[override]

@@ -118,7 +118,8 @@ class TranslateTask(Learning):
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
         self._digest = digest_data(self.train, self.valid)
         # built now, so that what does not fit is said before anything is written
-        dropped = self.batches(0, 1).dropped
+        batches = self.batches(0, 1)
+        dropped, self.longest = batches.dropped, batches.longest
         if dropped:
             self.notes = [f"{dropped} of {len(self.train)} pairs are too long for max_length or max_tokens: left out."]
         self._batch(self.valid, 0, 1)
