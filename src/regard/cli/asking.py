@@ -14,15 +14,17 @@ from regard.cli.options import Some
 
 Answer = TypeVar("Answer")
 
-Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", show_default=False)]
-Text = Annotated[list[str] | None, typer.Argument(help="Sentences.  [default: stdin, one per line]")]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a trained run, the --out of regard train.", show_default=False)
+]
+Text = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences.  [default: stdin, one per line]")]
 Input = Annotated[
     Path | None, Some("FILE", "Read sentences from a file, one per line, plain or .gz.  [default: stdin]")
 ]
 Output = Annotated[
-    Path | None, Some("FILE", "Write the answers to a file, whole or not at all; see --force.  [default: stdout]")
+    Path | None, Some("FILE", "Write the answers to a file; one that exists needs --force.  [default: stdout]")
 ]
-BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences per batch; changes speed and memory only.")]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences per batch; more take more memory.")]
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Device: auto (a GPU where there is one), cpu, cuda or cuda:N.")
 ]
@@ -110,7 +112,7 @@ def find_longest(run: str | Path) -> int | None:
     from regard.models.pretrained import read_config
     from regard.tasks.hugging import PREFIX
 
-    entries = {} if str(run).startswith(PREFIX) else read_config(Path(run))
+    entries = {} if str(run).startswith(PREFIX) else read_config(Path(run).expanduser())
     longest = entries.get("training", {}).get("longest")
     return longest if type(longest) is int and longest > 0 else None
 

@@ -17,7 +17,7 @@ from regard.cli.options import Some
 
 EXAMPLES = """\
   regard compare --quick
-  regard compare --out report.html
+  regard compare --out full.html
   regard compare --lengths 128,512,2048,8192 --width 256 --parts cost --out long.html
   regard compare --equal-parameters --device cuda --out gpu.html
   regard compare --from gpu.json --out again.html"""
@@ -59,11 +59,11 @@ def compare(
         Some("FILE", "Report the numbers of this .json again, measuring nothing.  [default: measure]", "--from"),
     ] = None,
 ) -> None:
-    """Measure convolution, recurrence and self-attention side by side: the textbooks' table of layer types.
+    """Measure convolution, recurrence and self-attention side by side.
 
-    Operations, sequential steps and maximum path length; time and memory against sequence length, and where one layer
-    becomes cheaper than another; what each can recall from afar and tell of order, and how much data it needs. If it is
-    stopped, the same command resumes after the parts that are done.
+    The textbooks' table of layer types: operations, sequential steps and maximum path length. And beyond it: time and
+    memory against sequence length, where one layer becomes cheaper than another, what each can recall from afar and
+    tell of order, and how much data it needs. If it is stopped, the same command resumes after the parts that are done.
     """
     data, keep = out.with_suffix(".json"), out.with_name(f"{out.name}.part.json")
     for place in (out, data, keep):

@@ -37,12 +37,15 @@ class Embedded(NamedTuple):
 
 
 def embed(
-    run: Annotated[str, typer.Argument(help="Folder of a trained run, or hf:FOLDER with a BERT.", show_default=False)],
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Folder of a trained run, or hf:FOLDER with a BERT.", show_default=False),
+    ],
     text: asking.Text = None,
     input: asking.Input = None,
     output: Annotated[
         Path | None,
-        Some("FILE", f"Write to a file, whole or not at all: {', '.join(SUFFIXES)}; see --force.  [default: stdout]"),
+        Some("FILE", f"Write to a file ({', '.join(SUFFIXES)}); one that exists needs --force.  [default: stdout]"),
     ] = None,
     nearest: Annotated[
         int | None,

@@ -78,7 +78,8 @@ def evaluate(
         ),
     ] = None,
     output: Annotated[
-        Path | None, Some("FILE", "Write the run's answers to a file, one per line; see --force.  [default: none]")
+        Path | None,
+        Some("FILE", "Write the answers to a file, one per line; one that exists needs --force.  [default: none]"),
     ] = None,
     force: Force = False,
     device: asking.Device = "auto",

@@ -24,10 +24,14 @@ OTHER = "hf:"
 
 def fill(
     run: Annotated[
-        str, typer.Argument(help="Folder of a run of train pretrain, or hf:FOLDER with a BERT.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="Folder of a run of train pretrain, or hf:FOLDER with a BERT.", show_default=False
+        ),
     ],
     text: Annotated[
-        list[str] | None, typer.Argument(help="Texts with ___ for masked words.  [default: stdin, one per line]")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts with ___ for masked words.  [default: stdin, one per line]"),
     ] = None,
     input: asking.Input = None,
     output: asking.Output = None,

@@ -37,9 +37,14 @@ MOST_BARS, BAR = 8, 24
 
 def look(
     run: Annotated[
-        str, typer.Argument(help="Folder of a trained run, or hf:FOLDER of a checkpoint.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="Folder of a trained run, or hf:FOLDER of a checkpoint.", show_default=False
+        ),
     ],
-    text: Annotated[str | None, typer.Argument(help="The text.  [default: all of stdin]", show_default=False)] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The text.  [default: all of stdin]", show_default=False)
+    ] = None,
     input: Annotated[Path | None, Some("FILE", "Read the text from a file, plain or .gz.  [default: stdin]")] = None,
     target: Annotated[
         str | None, Some("TEXT", "Target to look at, of a translator (teacher forcing).  [default: its own output]")

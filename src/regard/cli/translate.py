@@ -32,7 +32,8 @@ def translate(
     force: Force = False,
     beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beam size; 1 is greedy decoding.")] = 5,
     alpha: Annotated[
-        float, typer.Option(metavar="X", min=0, help="Length penalty of beam search: 0 for none, more is longer.")
+        float,
+        typer.Option(metavar="X", min=0, help="Length penalty of beam search: 0 for none, higher for longer output."),
     ] = 0.6,
     max_len: Annotated[
         int | None,
@@ -41,7 +42,7 @@ def translate(
     sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
     temperature: Annotated[
         float | None,
-        Some("X", "With --sample: temperature, above 0; below 1 is safer, above 1 more varied.  [default: 1]"),
+        Some("X", "With --sample: temperature, above 0; lower is more conservative.  [default: 1]"),
     ] = None,
     top_k: Annotated[
         int | None, Some("N", "With --sample: from the N most probable tokens only.  [default: all]", min=1)
