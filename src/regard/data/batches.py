@@ -68,9 +68,10 @@ class Batches:
     ) -> None:
         self.pairs, self.shuffle, self.seed = pairs, shuffle, seed
         self.rank, self.world_size = rank, world_size
+        lengths = [(len(source), len(target)) for source, target in pairs]
         self._buckets = Buckets(
             # the longer side with its <eos> or <bos>
-            [1 + max(len(source), len(target)) for source, target in pairs],
+            [1 + max(both) for both in lengths],
             batch_size=batch_size,
             max_tokens=max_tokens,
             max_length=max_length,
@@ -81,7 +82,7 @@ class Batches:
             what="pair",
         )
         self.dropped = self._buckets.dropped
-        self.longest = max(len(pairs[i][0]) for i in self._buckets.kept.tolist())
+        self.longest = max(lengths[i][0] for i in self._buckets.kept.tolist())
 
     def __len__(self) -> int:
         return len(self._buckets)
