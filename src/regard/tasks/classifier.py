@@ -27,7 +27,7 @@ class Classified:
     # tokens beyond max_length, which were not read
     num_left_out: int = field(default=0, repr=False)
     # tokens that were
-    num_tokens: int = field(default=0, repr=False)
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Classifier:

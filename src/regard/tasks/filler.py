@@ -43,7 +43,7 @@ class Filled:
     text: str
     guesses: tuple[tuple[Guess, ...], ...] = field(repr=False)
     unknown: int = 0
-    num_tokens: int = field(default=0, repr=False)
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Filler:

@@ -37,7 +37,7 @@ class Summary:
     words: tuple[str, ...] = field(default=(), repr=False)
     scores: tuple[float, ...] = field(default=(), repr=False)
     unknown: int = 0
-    num_tokens: int = field(default=0, repr=False)
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

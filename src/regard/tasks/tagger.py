@@ -37,7 +37,7 @@ class Tagged:
     tags: tuple[str, ...]
     scores: tuple[float, ...] = field(repr=False)
     unknown: int = 0
-    num_tokens: int = field(default=0, repr=False)
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Tagger:
