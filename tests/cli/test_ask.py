@@ -129,7 +129,7 @@ def read_longest(run) -> int:
     return json.loads((run / "config.json").read_text())["training"]["longest"]
 
 
-BEYOND = "Longer than all this run was trained on ({} tokens), so maybe worse: {}.\n"
+BEYOND = "Longer than any text in training ({} tokens): {}. Expect worse answers.\n"
 
 
 @pytest.mark.parametrize(

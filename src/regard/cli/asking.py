@@ -127,7 +127,7 @@ def name_beyond(run: str | Path) -> Callable[[Sequence[Any]], None]:
         if beyond:
             which = name_some(beyond, len(found))
             print(
-                f"Longer than all this run was trained on ({longest} tokens), so maybe worse: {which}.", file=sys.stderr
+                f"Longer than any text in training ({longest} tokens): {which}. Expect worse answers.", file=sys.stderr
             )
 
     return note
