@@ -7,7 +7,7 @@ import pytest
 
 from regard.data.tagged import read_tagged
 from regard.tasks.classifier import Classifier
-from regard.tasks.pretrain import TextCorpus
+from regard.tasks.pretrain_job import TextCorpus
 from regard.tasks.summarizer import Summarizer, score_summaries
 from regard.tasks.tagger import Tagger
 from tests.cli.kinds import KINDS

@@ -13,12 +13,12 @@ from regard.compare.settings import PARTS
 from regard.data.tokens import LEAST
 from regard.models import encoder, seq2seq, transformer
 from regard.tasks import job as encoder_job
-from regard.tasks import translate
+from regard.tasks import translate_job as translate
 from regard.tasks.classify import ClassifyJob
 from regard.tasks.corpus import Corpus
-from regard.tasks.pretrain import PretrainJob
+from regard.tasks.pretrain_job import PretrainJob
 from regard.tasks.recipe import PRECISIONS, SCHEDULES, Recipe
-from regard.tasks.summarize import RewriteJob, SummarizeJob
+from regard.tasks.summarize_job import RewriteJob, SummarizeJob
 from regard.tasks.tag import TagJob
 from tests.cli.test_app import list_commands
 

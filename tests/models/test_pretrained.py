@@ -14,7 +14,8 @@ import regard
 from regard import RegardError
 from regard.extras import install
 from regard.models import pretrained
-from regard.models.pretrained import load_pretrained, read_config
+from regard.models.layout import read_config
+from regard.models.pretrained import load_pretrained
 from regard.models.seq2seq import ATTENTIONS, Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
 from regard.models.seq2seq import Config as Seq2SeqConfig
 from regard.models.transformer import POSITIONS, Transformer

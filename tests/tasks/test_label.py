@@ -17,16 +17,9 @@ from regard.extras import install
 from regard.models import seq2seq
 from regard.tasks.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.folder import RunFolder
-from regard.tasks.label import (
-    LabelTask,
-    find_logits,
-    list_labels,
-    open_scores,
-    part_sentence,
-    read_examples,
-    train_labels,
-)
+from regard.tasks.label import LabelTask, list_labels, open_scores, read_examples, train_labels
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.logits import find_logits, part_sentence
 from regard.tasks.recipe import Machine
 from regard.tasks.tag import TagJob
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
@@ -323,7 +316,7 @@ def test_answers_are_in_order_whatever_the_batch(prepare, name, batch_size):
 
 
 def test_long_texts_are_answered_one_at_a_time(prepare, monkeypatch):
-    monkeypatch.setattr("regard.tasks.label.PLACES", 8)
+    monkeypatch.setattr("regard.tasks.logits.PLACES", 8)
     task, sizes = prepare("classify"), []
     texts = ["the cat " * 20, "the", "the cat", "a " * 7]
     task.model.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel()))

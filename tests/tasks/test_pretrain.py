@@ -22,7 +22,8 @@ from regard.tasks.documents import read_documents
 from regard.tasks.filler import Filler
 from regard.tasks.folder import STATE
 from regard.tasks.lexicon import Lexicon
-from regard.tasks.pretrain import PretrainJob, PretrainTask, TextCorpus, train_pretrained
+from regard.tasks.pretrain import PretrainTask, train_pretrained
+from regard.tasks.pretrain_job import PretrainJob, TextCorpus
 from regard.tasks.recipe import Machine
 from regard.tasks.start import open_start
 from regard.tasks.state import load_state

@@ -17,7 +17,8 @@ from regard.tasks.corpus import Corpus
 from regard.tasks.label import list_labels
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.recipe import Machine
-from regard.tasks.summarize import KeepTask, RewriteJob, ShortCorpus, SummarizeJob, train_summarizer
+from regard.tasks.summarize import KeepTask, train_summarizer
+from regard.tasks.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
 from regard.tasks.summarizer import (
     Summarizer,
     Summary,

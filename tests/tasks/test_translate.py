@@ -13,11 +13,12 @@ import torch
 from regard import RegardError
 from regard.data import Tokenizer
 from regard.data.phrasebook import draw_pairs
-from regard.tasks import translate
+from regard.tasks import translate, translate_job
 from regard.tasks.corpus import Corpus
 from regard.tasks.recipe import Machine, Recipe
 from regard.tasks.state import load_state
-from regard.tasks.translate import Job, TranslateTask, build_model, train_tokenizers, train_translator
+from regard.tasks.translate import TranslateTask, build_model, train_tokenizers, train_translator
+from regard.tasks.translate_job import Job
 from regard.tasks.translator import Translator
 
 for package in ("lightning", "tokenizers", "safetensors", "sacrebleu"):
@@ -65,7 +66,7 @@ def test_what_suits_a_model():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("model", translate.MODELS)
+@pytest.mark.parametrize("model", translate_job.MODELS)
 def test_the_loss_by_its_formula(make, model, smoothing):
     task = prepare(make(model, label_smoothing=smoothing))
     task.model.eval()
@@ -183,7 +184,7 @@ def test_settings_that_make_no_model(make, monkeypatch):
         assert len(str(error.value)) <= 200
 
 
-@pytest.mark.parametrize("model", translate.MODELS)
+@pytest.mark.parametrize("model", translate_job.MODELS)
 def test_from_end_to_end(make, tmp_path, model, capsys):
     standing = train_translator(make(model), str(tmp_path / "run"), CPU)
     assert (standing.step, standing.ended) == (6, "steps")

@@ -85,12 +85,12 @@ TASKS = [
     ),
     Fault(
         LABEL,
-        "prepare_reading(job, folder, [text for text, _ in parts.train])",
-        "prepare_reading(job, folder, [text for part in parts for text, _ in part])",
+        "prepare_reading(job, folder, [text for text, _ in found.train])",
+        "prepare_reading(job, folder, [text for part in found for text, _ in part])",
         "words of the validation and the test are in the vocabulary",
     ),
     Fault(
-        LABEL,
+        "tasks/logits.py",
         "starts = [start - first + before for start, _ in group]",
         "starts = [start - first for start, _ in group]",
         "tags of a sentence in parts lie on the tokens before",

@@ -58,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = error.strerror or error
         return _complain(f"{where} cannot be used ({why}): check the name, its permissions and the free space.")
     except ValueError as error:
-        # brings torch, which an error of typer's does not need
         from regard.core import RegardError
 
         if not isinstance(error, RegardError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ Device = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
+# how the folder of a checkpoint that is no run begins
+OTHER = "hf:"
 # what a run of each task does, and the command for it
 USES = {
     "translate": ("translates", "translate"),
@@ -56,20 +59,39 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
 
 def find_task(run: str | Path) -> str | None:
     """What the run in a folder was trained for; None where it does not say."""
-    from regard.models.pretrained import read_config
+    from regard.core import RegardError
+    from regard.models.layout import CONFIG, read_config
+    from regard.tasks.folder import SETTINGS
 
-    task = read_config(Path(run)).get("training", {}).get("task")
+    place = Path(run)
+    if (place / SETTINGS).exists() and not (place / CONFIG).exists():
+        raise RegardError(
+            f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
+            " (--validate-every)."
+        )
+    task = read_config(place).get("training", {}).get("task")
     return task if isinstance(task, str) else None
 
 
-def check_task(run: str | Path, task: str) -> None:
-    """Complain of a run that another command is for."""
-    from regard.core import RegardError
+def check_run(run: str | Path, device: str, task: str | None = None) -> None:
+    """Complain of a folder that holds no model, of a run that another command is for, and of no device.
 
+    All of it before torch is loaded, which takes longer than all else.
+    """
+    from regard.core import RegardError
+    from regard.models.files import check_folder, open_file
+    from regard.models.layout import RESTORE, WEIGHTS
+
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
+    if str(run).startswith(OTHER):
+        check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
+        return
     found = find_task(run)
-    if found != task and found in USES:
+    if task is not None and found != task and found in USES:
         does, command = USES[found]
         raise RegardError(f"{run} {does}: use {name_program()} {command}.")
+    open_file(Path(run) / WEIGHTS, RESTORE).close()
 
 
 def answer(
@@ -109,10 +131,9 @@ def _print(lines: Iterable[str]) -> None:
 
 def find_longest(run: str | Path) -> int | None:
     """The most tokens of a text that a run was trained on; None where it does not say."""
-    from regard.models.pretrained import read_config
-    from regard.tasks.hugging import PREFIX
+    from regard.models.layout import read_config
 
-    entries = {} if str(run).startswith(PREFIX) else read_config(Path(run).expanduser())
+    entries = {} if str(run).startswith(OTHER) else read_config(Path(run).expanduser())
     longest = entries.get("training", {}).get("longest")
     return longest if type(longest) is int and longest > 0 else None
 

@@ -36,11 +36,11 @@ def classify(
     stderr.
     """
     asking.check_asked(text, input, output, force)
+    asking.check_run(run, device, "classify")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.classifier import Classifier
 
-    asking.check_task(run, "classify")
     classifier = Classifier.load(run, device)
 
     beyond = asking.name_beyond(run)

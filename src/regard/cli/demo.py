@@ -35,7 +35,8 @@ def demo(
     from regard.tasks.evaluate import evaluate
     from regard.tasks.look import look_at_run
     from regard.tasks.recipe import Machine
-    from regard.tasks.translate import Job, train_translator
+    from regard.tasks.translate import train_translator
+    from regard.tasks.translate_job import Job
     from regard.tasks.translator import Translator
     from regard.views import draw_alignment
 

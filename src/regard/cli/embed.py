@@ -66,6 +66,7 @@ def embed(
     similarity, the sentence and the text, separated by tabs. Notes go to stderr.
     """
     _check(text, input, output, nearest, force)
+    asking.check_run(run, device)
     stored = None if nearest is None or input is None else read_lines(input)
     lines = asking.read_asked(text, input if stored is None else None, is_typed=output is None)
 

@@ -31,7 +31,7 @@ class Texts:
         Some("FILE", "Training data; repeat for more files.  [default: the built-in phrasebook]"),
     ] = None
     valid: Valid = None
-    held_out: HeldOut = 0.05
+    held_out: HeldOut = None
     limit: Limit = None
 
     @property
@@ -105,7 +105,4 @@ class Encoding:
             "has_letters": self.letters, "batch_size": self.batch_size, "max_tokens": self.max_tokens,
             "max_length": self.max_length, "label_smoothing": self.label_smoothing,
         }  # fmt: skip
-        found = drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}
-        if self.max_tokens is not None and self.batch_size is None:
-            found["batch_size"] = None
-        return found
+        return drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}

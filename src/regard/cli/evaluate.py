@@ -92,6 +92,7 @@ def evaluate(
     first words. A pre-trained encoder: perplexity of masked words.
     """
     check_place("--output", output, force)
+    asking.check_run(run, device)
     task = asking.find_task(run) or _guess_task(run)
     given = drop_none({
         "columns": columns, "keys": keys, "column": column, "header": header or None, "swap": swap or None,
@@ -132,11 +133,10 @@ def evaluate(
 def _guess_task(run: Path) -> str:
     """What a model is for that does not say what it was trained for: an encoder's head tells."""
     from regard.core import RegardError
-    from regard.models.encoder import Encoder
-    from regard.models.pretrained import read_config
+    from regard.models.layout import read_config
 
     entries = read_config(run)
-    if entries.get("model_type") != Encoder.model_type:
+    if entries.get("model_type") != "regard-encoder":
         return "translate"
     task = {"tags": "tag", "classes": "classify", "words": "pretrain"}.get(str(entries.get("head")))
     if task is None:
@@ -161,11 +161,11 @@ def _read_changes(
 def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, changes: dict[str, Any]) -> list[Any]:
     """What a run is to be asked: all of `data`, or else what it held out of its own."""
     from regard.core import RegardError
-    from regard.models.pretrained import CONFIG, read_config
+    from regard.models.layout import CONFIG, read_config
     from regard.tasks.classify import LabelledCorpus
     from regard.tasks.corpus import PHRASEBOOK, Corpus, Examples
-    from regard.tasks.pretrain import TextCorpus
-    from regard.tasks.summarize import ShortCorpus
+    from regard.tasks.pretrain_job import TextCorpus
+    from regard.tasks.summarize_job import ShortCorpus
     from regard.tasks.tag import TaggedCorpus
 
     kinds: dict[str, type[Examples]] = {

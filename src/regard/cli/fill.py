@@ -18,9 +18,6 @@ EXAMPLES = """\
   regard fill runs/words "please give me two ___ to xi'an"
   regard fill hf:models/bert "The cat sat on the [MASK]." --top 3 --json"""
 
-# how the folder of a checkpoint that is no run begins
-OTHER = "hf:"
-
 
 def fill(
     run: Annotated[
@@ -45,12 +42,11 @@ def fill(
     Prints the text with the best words on stdout, and below it, for each blank, the best words and their probabilities.
     """
     asking.check_asked(text, input, output, force)
+    asking.check_run(run, device, "pretrain")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.filler import Filler
 
-    if not run.startswith(OTHER):
-        asking.check_task(run, "pretrain")
     filler = Filler.load(run, device)
 
     def ask(lines: list[str], on_progress: Callable[[int, int], None] | None = None) -> list[Filled]:

@@ -97,13 +97,17 @@ def look(
     run.
     """
     _check(text, input, image, out, picture, save, other, other_text, query, title, lang, force)
+    given = None if image is not None else _read(text, input)
+    for name in (run, other):
+        if name is not None:
+            asking.check_run(name, device)
+
     from regard.tasks.look import look_at
 
     if picture is not None:
         from regard.views.sheet import check_path
 
         check_path(picture)
-    given = None if image is not None else _read(text, input)
     options: dict[str, Any] = {"target": target, "device": device, "beam": beam, "top": top, "layers": _list(layers)}
     with _wait("looking", given):
         sight = look_at(run, given, image=image, **options)

@@ -116,7 +116,7 @@ def score_summarizer(run: Path, asked: Sequence[Any], device: str, batch_size: i
 
 
 def score_encoder(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
-    from regard.models.pretrained import read_config
+    from regard.models.layout import read_config
     from regard.tasks.filler import Filler
     from regard.tasks.scores import score_words
 

@@ -38,11 +38,11 @@ def summarize(
     Prints one shorter sentence per line on stdout, and notes on stderr.
     """
     asking.check_asked(text, input, output, force)
+    asking.check_run(run, device, "summarize")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.summarizer import Summarizer
 
-    asking.check_task(run, "summarize")
     summarizer = Summarizer.load(run, device)
     ask = partial(summarizer.summarize, ratio=ratio, batch_size=batch_size)
     write = _write_json if as_json else _write

@@ -53,11 +53,11 @@ def tag(
         raise typer.BadParameter(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     if as_json and format != "line":
         raise typer.BadParameter("give --json or --format, not both")
+    asking.check_run(run, device, "tag")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
     from regard.tasks.tagger import Tagger
 
-    asking.check_task(run, "tag")
     tagger = Tagger.load(run, device)
 
     def ask(lines: list[str], **options: Any) -> list[Tagged]:
@@ -102,7 +102,7 @@ def _write_conllu(found: Sequence[Tagged], column: int) -> Iterator[str]:
 def _find_column(run: Path) -> int:
     """Where the tags of a run stand in CoNLL-U: in the column that it learned from."""
     from regard.data.tagged import NAMES
-    from regard.models.pretrained import read_config
+    from regard.models.layout import read_config
 
     corpus = read_config(run).get("training", {}).get("corpus")
     name = corpus.get("column") if isinstance(corpus, dict) else None

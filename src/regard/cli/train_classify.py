@@ -63,8 +63,7 @@ def classify(
     given = encoding.read(pooling=pooling)
 
     from regard.tasks.classify import ClassifyJob, LabelledCorpus
-    from regard.tasks.label import train_labels
 
     corpus = LabelledCorpus(columns=chosen, keys=named, header=header, **texts.settings)
     job = ClassifyJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
-    training.run(train_labels, job, out, 'classify {run} "a sentence"')
+    training.run(job, out, 'classify {run} "a sentence"')

@@ -61,9 +61,9 @@ def pretrain(
     """
     given = encoding.read()
 
-    from regard.tasks.pretrain import PretrainJob, TextCorpus, train_pretrained
+    from regard.tasks.pretrain_job import PretrainJob, TextCorpus
 
     corpus = TextCorpus(column=None if column is None else read_column(column), key=key, **texts.settings)
     given |= drop_none({"metric": metric, "rate": rate, "has_next": next_sentence or None})
     job = PretrainJob.default(model, recipe=training.recipe, corpus=corpus, **given)
-    training.run(train_pretrained, job, out, 'fill {run} "a ___ with a blank"')
+    training.run(job, out, 'fill {run} "a ___ with a blank"')

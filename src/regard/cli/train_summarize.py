@@ -43,7 +43,7 @@ def summarize(
     keys: Keys = "source,target",
     swap: Swap = False,
     member: Member = None,
-    held_out: HeldOut = 0.05,
+    held_out: HeldOut = None,
     limit: Limit = None,
     how: Annotated[
         str,
@@ -78,7 +78,7 @@ def summarize(
     numbers, named = read_columns(columns), read_two("--keys", keys)
     given: dict[str, Any] = encoding.read() | drop_none({"metric": metric})
 
-    from regard.tasks.summarize import RewriteJob, ShortCorpus, SummarizeJob, train_summarizer
+    from regard.tasks.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
 
     corpus = ShortCorpus(
         tuple(data or ShortCorpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
@@ -94,4 +94,4 @@ def summarize(
         if "tokens" in given:
             given["source_tokens"] = given["target_tokens"] = given.pop("tokens")
         job = RewriteJob.default(model or "bahdanau", recipe=training.recipe, corpus=corpus, **given)
-    training.run(train_summarizer, job, out, 'summarize {run} "a sentence that could be shorter"')
+    training.run(job, out, 'summarize {run} "a sentence that could be shorter"')

@@ -46,9 +46,8 @@ def tag(
     """
     given = encoding.read()
 
-    from regard.tasks.label import train_labels
     from regard.tasks.tag import TaggedCorpus, TagJob
 
     corpus = TaggedCorpus(column=column, **texts.settings)
     job = TagJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
-    training.run(train_labels, job, out, 'tag {run} "a sentence"')
+    training.run(job, out, 'tag {run} "a sentence"')

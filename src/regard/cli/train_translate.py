@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.corpus import Columns, Data, Keys, Member, Swap, read_columns, read_two
-from regard.cli.options import Some, read_changes, spread
+from regard.cli.options import Some, drop_none, read_changes, spread
 from regard.cli.training import Changes, HeldOut, Limit, Out, Preset, Training, Valid
 
 EXAMPLES = """\
@@ -34,7 +34,7 @@ def translate(
     keys: Keys = "source,target",
     swap: Swap = False,
     member: Member = None,
-    held_out: HeldOut = 0.05,
+    held_out: HeldOut = None,
     limit: Limit = None,
     model: Annotated[
         str, typer.Option(metavar="NAME", help="Architecture: bahdanau (GRUs with additive attention) or transformer.")
@@ -105,7 +105,7 @@ def translate(
     changes = read_changes(set_)
 
     from regard.tasks.corpus import Corpus
-    from regard.tasks.translate import Job, train_translator
+    from regard.tasks.translate_job import Job
 
     corpus = Corpus(
         tuple(data or Corpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
@@ -115,6 +115,6 @@ def translate(
         model, recipe=training.recipe, preset=preset, changes=changes, corpus=corpus,
         source_tokens=kinds[0], target_tokens=kinds[-1], vocab_size=vocab_size, min_count=min_count,
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
-        batch_size=batch_size if batch_size or max_tokens else 64, metric=metric, label_smoothing=label_smoothing,
+        metric=metric, label_smoothing=label_smoothing, **drop_none({"batch_size": batch_size}),
     )  # fmt: skip
-    training.run(train_translator, job, out, 'translate {run} "a sentence"')
+    training.run(job, out, 'translate {run} "a sentence"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +32,11 @@ Out = Annotated[
 ]  # fmt: skip
 Valid = Annotated[list[str] | None, Some("FILE", "Validation data, given as --data is.  [default: held out of --data]")]
 HeldOut = Annotated[
-    float,
-    typer.Option(
-        metavar="X", help="Without --valid: fraction of --data held out for validation, and as much again for the test."
+    float | None,
+    Some(
+        "X",
+        "Without --valid: fraction of --data held out for validation, and as much again for the test.  [default: from"
+        " the size of the data]",
     ),
 ]
 Limit = Annotated[int | None, Some("N", "Train on the first N examples only.  [default: all]", min=1)]
@@ -58,7 +60,7 @@ class Training:
         Some(
             "N",
             "Passes over the training data. Ends at --epochs or --max-steps, whichever is reached first."
-            "  [default: {epochs}]",
+            "  [default: {epochs}; more for small data]",
             min=1,
         ),
     ] = None
@@ -102,7 +104,7 @@ class Training:
     ] = None
     patience: Annotated[
         int | None,
-        Some("N", "Early stopping: validations in a row without improvement.  [default: no early stopping]", min=1),
+        Some("N", "Early stopping: validations in a row without improvement, 0 for never.  [default: never]", min=0),
     ] = None
     validate_every: Annotated[
         int | None,
@@ -154,17 +156,24 @@ class Training:
             }
         )  # fmt: skip
 
-    def run(self, train: Callable[..., Any], job: Any, out: Path | None, use: str) -> None:
+    def run(self, job: Any, out: Path | None, use: str) -> None:
         """Train a job in a folder and end the program; `use` is the command for what was trained."""
         if self.settings or out is None:
             print("\n".join(show_settings(job)))
             raise typer.Exit()
+        from regard.tasks.folder import RunFolder
+        from regard.tasks.plan import open_job
         from regard.tasks.recipe import Machine
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
+        folder = RunFolder(out)
+        folder.check()
+        # read before torch and its like are loaded: what is wrong with a file shows at once
+        job, parts = open_job(job, folder)
+        options: dict[str, Any] = {"parts": parts, "is_shown": not self.quiet, "logs": self.tensorboard}
         with hush():
-            standing = train(job, str(out), machine, is_shown=not self.quiet, logs=self.tensorboard)
-        raise typer.Exit(close(standing, out, use, job.metric, is_shown=not self.quiet))
+            standing = job.open_trainer()(job, str(out), machine, **options)
+        raise typer.Exit(close(standing, out, use, job.metric, has_test=bool(parts.test), is_shown=not self.quiet))
 
 
 @contextmanager
@@ -192,7 +201,7 @@ def hush() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def close(standing: Any, out: Path, use: str, metric: str = "", *, is_shown: bool) -> int:
+def close(standing: Any, out: Path, use: str, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
     """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
     import signal
 
@@ -209,9 +218,12 @@ def close(standing: Any, out: Path, use: str, metric: str = "", *, is_shown: boo
         why = "no better for long enough" if standing.ended == "patience" else "all steps done"
         best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
         print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
+        for note in standing.notes:
+            print(note, file=sys.stderr)
         use = use.format(run=out)
         print(f"Curves: {out / 'curves.png'}. Use it: {name_program()} {use}", file=sys.stderr)
         program = name_program()
         look = f'{program} look {out} "a sentence" --out page.html'
-        print(f"Score it: {program} evaluate {out}. See it: {look}", file=sys.stderr)
+        data = "" if has_test else " --data FILE"
+        print(f"Score it: {program} evaluate {out}{data}. See it: {look}", file=sys.stderr)
     return 0

@@ -82,12 +82,6 @@ def translate(
     if is_page and layer is not None:
         raise typer.BadParameter("--layer is for pictures, a page has all layers")
 
-    from regard.tasks.translator import Translator
-
-    if look is not None and not is_page:
-        from regard.views.sheet import check_path
-
-        check_path(look)
     options: dict[str, Any] = {"beam": beam, "alpha": alpha, "max_len": max_len, "batch_size": batch_size}
     options |= {"looks": look is not None, "layer": layer}
     if sample:
@@ -97,7 +91,14 @@ def translate(
     if look is not None and lines is not None:
         for number in range(1, len(lines) + 1):
             check_place("--look", _place(look, number, len(lines)), force)
-    asking.check_task(run, "translate")
+    asking.check_run(run, device, "translate")
+
+    from regard.tasks.translator import Translator
+
+    if look is not None and not is_page:
+        from regard.views.sheet import check_path
+
+        check_path(look)
     translator = Translator.load(run, device)
     ask, write = partial(translator.translate, **options), partial(_list_lines, as_json=as_json)
     found = asking.answer(lines, ask, write, asking.name_beyond(run), title="translating", output=output)

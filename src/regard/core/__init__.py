@@ -1,12 +1,27 @@
 """The vocabulary: sizes and tiles, the contracts of the terms, the one error. No mathematics."""
 
-from regard.core.biases import Bias
-from regard.core.errors import RegardError
-from regard.core.masks import And, Mask, Not, Or
-from regard.core.sizes import Sizes, Tile
-from regard.core.terms import Online, Pair, Pointwise, Row, Score, Term, Weigh
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard.lazy import export
+
+if TYPE_CHECKING:
+    from regard.core.biases import Bias
+    from regard.core.errors import RegardError
+    from regard.core.masks import And, Mask, Not, Or
+    from regard.core.sizes import Sizes, Tile
+    from regard.core.terms import Online, Pair, Pointwise, Row, Score, Term, Weigh
 
 __all__ = [
     "And", "Bias", "Mask", "Not", "Online", "Or", "Pair", "Pointwise", "RegardError", "Row", "Score", "Sizes", "Term",
     "Tile", "Weigh",
 ]  # fmt: skip
+__getattr__, __dir__ = export(
+    __name__,
+    {
+        "And": "masks", "Bias": "biases", "Mask": "masks", "Not": "masks", "Online": "terms", "Or": "masks",
+        "Pair": "terms", "Pointwise": "terms", "RegardError": "errors", "Row": "terms", "Score": "terms",
+        "Sizes": "sizes", "Term": "terms", "Tile": "sizes", "Weigh": "terms",
+    },
+)  # fmt: skip

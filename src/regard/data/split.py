@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from regard.core import RegardError
 
 Part = Literal["train", "valid", "test"]
+# to validate by more than this takes longer and tells no more
+MOST_HELD_OUT = 2000
 
 
 class Split(NamedTuple):
@@ -41,6 +45,58 @@ def split(
     return parts
 
 
+def split_evenly(
+    examples: Iterable[Any], *, held_out: float | None = None, seed: int = 0,
+    key: Callable[[Any], str] = itemgetter(0), label: Callable[[Any], str] = lambda example: "",
+) -> Split:  # fmt: skip
+    """Examples by part, stratified: the fraction `held_out` to validate by, as many for the test, each label in both.
+
+    >>> parts = split_evenly([(f"text {n}", "+-"[n % 2]) for n in range(40)], label=itemgetter(1))
+    >>> [len(part) for part in parts], sorted(label for _, label in parts.valid)
+    ([28, 6, 6], ['+', '+', '+', '-', '-', '-'])
+
+    None holds out √n of n examples or a twentieth of them, whichever is more, but at most a fifth and at most 2,000.
+    Which they are depends on their texts, labels and `seed`, not on their order or the machine; texts that `fold` makes
+    equal stay together. Of each label the last text is learned from, and all texts where there are fewer than three.
+    """
+    rows = list(examples)
+    if held_out is None:
+        count = max(1, min(len(rows) // 5, max(round(math.sqrt(len(rows))), len(rows) // 20), MOST_HELD_OUT))
+    else:
+        count = math.ceil(held_out * len(rows))
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        groups[fold(key(row))].append(number)
+    strata: dict[str, list[str]] = defaultdict(list)
+    for text, numbers in groups.items():
+        # one that has two labels is of the first, whatever the order
+        strata[min(label(rows[number]) for number in numbers)].append(text)
+    sizes = {name: sum(len(groups[text]) for text in texts) for name, texts in strata.items() if len(texts) > 2}
+    places = dict.fromkeys(range(len(rows)), "train")
+    for turn, (name, share) in enumerate(sorted(_share_out(2 * count, sizes).items())):
+        # an odd one goes to the test and to the validation by turns
+        left = {"test": (share + 1 - turn % 2) // 2, "valid": (share + turn % 2) // 2}
+        for text in sorted(strata[name], key=lambda text: _place(text, seed))[:-1]:
+            part = next((x for x, most in left.items() if len(groups[text]) <= most), None)
+            if part is not None:
+                left[part] -= len(groups[text])
+                places.update(dict.fromkeys(groups[text], part))
+    parts = Split([], [], [])
+    for number, part in places.items():
+        getattr(parts, part).append(rows[number])
+    return parts
+
+
+def _share_out(count: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """So many, shared out in proportion: what is left after whole shares goes to the largest remainders."""
+    total = sum(sizes.values())
+    shares = {name: count * size // total for name, size in sizes.items()}
+    spare = count - sum(shares.values())
+    for name in sorted(sizes, key=lambda name: (-(count * sizes[name] % total), name))[:spare]:
+        shares[name] += 1
+    return shares
+
+
 def find_part(source: str, *, test: float = 0.1, valid: float = 0.1, seed: int = 0) -> Part:
     """The part a source sentence belongs to: "train", "valid" or "test".
 
@@ -51,10 +107,14 @@ def find_part(source: str, *, test: float = 0.1, valid: float = 0.1, seed: int =
     """
     if not (test >= 0 and valid >= 0 and test + valid <= 1):
         raise RegardError(f"test and valid must be fractions with a sum of at most 1, got test={test}, valid={valid}.")
-    digest = hashlib.sha256(f"{seed}\n{fold(source)}".encode(errors="surrogatepass")).digest()
-    # 53 bits, all that a float holds: the same number everywhere, below 1
-    place = (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+    place = _place(fold(source), seed)
     return "test" if place < test else "valid" if place < test + valid else "train"
+
+
+def _place(text: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed}\n{text}".encode(errors="surrogatepass")).digest()
+    # 53 bits, all that a float holds: the same number everywhere, below 1
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
 def fold(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from regard.lazy import export
 
 if TYPE_CHECKING:
     from regard.models.bert import Bert
@@ -18,27 +19,11 @@ __all__ = [
     "Transformer", "load_pretrained",
 ]  # fmt: skip
 
-_FILES = {
-    "Bert": "bert",
-    "Encoder": "encoder",
-    "NadarayaWatson": "nadaraya_watson",
-    "Pretrained": "pretrained",
-    "load_pretrained": "pretrained",
-    "Seq2Seq": "seq2seq",
-    "Seq2SeqAttentionDecoder": "seq2seq",
-    "Seq2SeqEncoder": "seq2seq",
-    "Transformer": "transformer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_FILES[name]}"), name)
-    # the next look does not come here
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = export(
+    __name__,
+    {
+        "Bert": "bert", "Encoder": "encoder", "NadarayaWatson": "nadaraya_watson", "Pretrained": "pretrained",
+        "Seq2Seq": "seq2seq", "Seq2SeqAttentionDecoder": "seq2seq", "Seq2SeqEncoder": "seq2seq",
+        "Transformer": "transformer", "load_pretrained": "pretrained",
+    },
+)  # fmt: skip

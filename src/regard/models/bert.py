@@ -23,8 +23,9 @@ from regard.models.bert_folder import (
 )
 from regard.models.encoder import Config, Encoder
 from regard.models.files import import_safetensors, name_fault, tell
+from regard.models.layout import CONFIG, Folder
 from regard.models.parts import describe
-from regard.models.pretrained import CONFIG, Folder, misfit_tensors
+from regard.models.pretrained import misfit_tensors
 
 __all__ = ["Bert", "Config", "find_padding"]
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.layers.blocks import ACTIVATIONS
 from regard.models.encoder_config import Config
-from regard.models.files import name_fault, open_file, read_header, read_object, read_tensors, tell
-from regard.models.pretrained import CONFIG, MOST_CONFIG_BYTES, MOST_HEADER_BYTES, WEIGHTS
+from regard.models.files import check_folder, name_fault, open_file, read_header, read_object, read_tensors, tell
+from regard.models.layout import CONFIG, MOST_CONFIG_BYTES, WEIGHTS
+from regard.models.pretrained import MOST_HEADER_BYTES
 
 INDEX = "model.safetensors.index.json"
 RESTORE = "restore the folder"
@@ -54,9 +55,7 @@ DOUBLES = {
 
 def read_entries(place: pathlib.Path) -> dict[str, Any]:
     """What config.json of a local folder says."""
-    if not place.is_dir():
-        what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
-        raise name_fault(place, what, "name one that holds config.json; nothing is fetched")
+    check_folder(place)
     with open_file(place / CONFIG, "name a folder of a Hugging Face checkpoint") as opened:
         return read_object(opened, place / CONFIG, MOST_CONFIG_BYTES, RESTORE, RESTORE)
 

@@ -8,12 +8,13 @@ import os
 import pathlib
 import stat
 from collections.abc import Mapping
-from typing import Any, BinaryIO
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from regard.core import RegardError
 from regard.extras import install
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_CHARACTERS = 200
 
@@ -37,6 +38,13 @@ def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> Re
     line = f"{name} {cause} ({detail}): {fix}." if detail else f"{name} {cause}: {fix}."
     # names and texts out of files may hold line ends and codes that a terminal obeys
     return RegardError("".join(x if x.isprintable() else "?" for x in line[:MOST_CHARACTERS]))
+
+
+def check_folder(place: pathlib.Path, fix: str = "name one that holds config.json") -> None:
+    """Complain of what is no folder."""
+    if not place.is_dir():
+        what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
+        raise name_fault(place, what, f"{fix}; nothing is fetched")
 
 
 def open_file(file: pathlib.Path, fix: str) -> BinaryIO:

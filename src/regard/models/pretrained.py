@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
 import pathlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -18,6 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.core import RegardError
 from regard.core.files import write_whole
@@ -26,29 +26,28 @@ from regard.models.files import (
     name_fault,
     open_file,
     read_header,
-    read_object,
     read_tensors,
     tell,
     write_tensors,
 )
+from regard.models.layout import (
+    CONFIG,
+    DTYPES,
+    FORMAT,
+    MODELS,
+    MOST_CONFIG_BYTES,
+    RESTORE,
+    WEIGHTS,
+    Folder,
+    read_config,
+)
 
-# raise this when a config gains a field, and say here what files without it mean
-FORMAT = 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-MODELS = {
-    "regard-encoder": ("encoder", "Encoder"),
-    "regard-seq2seq": ("seq2seq", "Seq2Seq"),
-    "regard-transformer": ("transformer", "Transformer"),
-}
-# dtypes as config.json and as safetensors name them
-DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
+DRAWS = (Tensor.normal_, Tensor.uniform_)
 # beside the fields of the model's own Config
 _KEYS = ("model_type", "architectures", "regard_version", "regard_format", "dtype", "training")
 # far above what any model here needs, far below what hurts; tables of positions are made when first asked for
-MOST_CONFIG_BYTES, MOST_HEADER_BYTES, MOST_POSITIONS = 2**20, 2**23, 2**20
-RESTORE = "restore it, or save the model again"
+MOST_HEADER_BYTES, MOST_POSITIONS = 2**23, 2**20
 
-Folder = str | os.PathLike[str]
 Model = TypeVar("Model", bound="Pretrained")
 
 
@@ -140,7 +139,8 @@ class Pretrained(nn.Module):
         if not _is_same_model(place, entries):
             raise name_fault(place, "changed while it was read", "load it again")
         try:
-            model = model.to_empty(device=device)
+            # as to_empty does, which asks torch's symbolic shapes of every weight, half a second to load
+            model._apply(lambda x: torch.empty(x.shape, dtype=x.dtype, device=device))  # type: ignore[no-untyped-call]
         except (RuntimeError, AssertionError) as error:
             raise RegardError(f"device {str(device)!r} cannot be used: {tell(error)[:100]}.") from None
         model.load_state_dict(tensors)
@@ -169,36 +169,6 @@ def load_pretrained(
     return kind.from_pretrained(folder, device)
 
 
-def read_config(folder: Folder) -> dict[str, Any]:
-    """What config.json in a local folder says; what the task wrote is its "training"."""
-    place = pathlib.Path(folder)
-    if not place.is_dir():
-        what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
-        raise name_fault(place, what, "name one that a run or save_pretrained wrote; nothing is fetched")
-    file = place / CONFIG
-    fix = "name a folder that a run or save_pretrained wrote"
-    with open_file(file, fix) as opened:
-        entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
-    if entries.get("model_type") not in [*MODELS]:
-        found = f"model_type {entries.get('model_type')!r:.40}"
-        if entries.get("model_type") == "bert" or "transformers_version" in entries:
-            raise name_fault(file, f"has the {found}, a folder of Hugging Face's", "write hf:FOLDER")
-        raise name_fault(file, f"has the {found}", f"regard loads {', '.join(MODELS)}")
-    number = entries.get("regard_format")
-    if type(number) is not int or number < 1:
-        raise name_fault(file, f"has no regard_format that counts from 1, but {number!r:.40}", RESTORE)
-    if number > FORMAT:
-        raise name_fault(
-            file, f"has regard_format {number}, this regard reads up to {FORMAT}", "install a newer regard"
-        )
-    if entries.get("dtype") not in [*DTYPES]:
-        cause = f"needs a dtype of {', '.join(DTYPES)}, has {entries.get('dtype')!r:.40}"
-        raise name_fault(file, cause, RESTORE)
-    if not isinstance(entries.get("training", {}), dict):
-        raise name_fault(file, "has a training that is not an object of keys", RESTORE)
-    return entries
-
-
 def misfit_tensors(model: nn.Module, found: Mapping[str, tuple[Any, Any]]) -> str | None:
     """Why tensors of these dtypes and shapes are not those of the model."""
     expected = model.state_dict()
@@ -221,9 +191,20 @@ def _name_dtype(x: Tensor) -> str:
     return DTYPES.get(name, name)
 
 
+class _Undrawn(TorchFunctionMode):
+    """Weights that come out of a file are not drawn first: without memory, that alone would load torch's compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init" or func in DRAWS:
+            # by which of the two, torch has not always agreed
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
 def _outline(kind: type[Model], config: Any, dtype: str) -> Model:
     """The model without memory for its weights: names and shapes can be asked at no cost."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         return kind.from_config(config).to(getattr(torch, dtype))
 
 

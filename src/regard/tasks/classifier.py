@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 
 from regard.models.encoder import Encoder
-from regard.tasks.label import find_logits
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.logits import find_logits
 from regard.tasks.start import find_limit, limit_length, load_labeller
 
 

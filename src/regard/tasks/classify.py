@@ -50,6 +50,9 @@ class LabelledCorpus(Examples):
     def draw(self) -> Split:
         return split_polite()
 
+    def read_label(self, example: Any) -> str:
+        return str(example[1])
+
 
 @dataclass(frozen=True)
 class ClassifyJob(EncoderJob):

@@ -12,6 +12,8 @@ from regard.models import files
 from regard.models.files import name_fault, open_file, tell
 
 CONFIG = "config.json"
+# before the name of a folder of Hugging Face's
+PREFIX = "hf:"
 MOST_BYTES, MOST_DEPTH = 2**26, 32
 RESTORE, ANY = "restore the folder", "watch(model) looks at any"
 # beginnings of keys that no file may decide, at any depth: which code attends, what of, and where more is to be found

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from regard.core import RegardError
 from regard.data.pairs import Pair, Pairs, read_aligned, read_pairs
 from regard.data.phrasebook import split_pairs
-from regard.data.split import Split, split
+from regard.data.split import Split, split, split_evenly
 
 # the name of the embedded sentences, where others name a file
 PHRASEBOOK = "phrasebook"
@@ -19,6 +19,8 @@ PHRASES = 500
 LEAST = 500
 # examples that should have more than a few different texts
 MANY = 20
+# how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
+PARTINGS = ("even", "hash")
 # files that one corpus may name
 MOST_FILES = 10_000
 
@@ -32,9 +34,10 @@ Fits = dict[str, Callable[[Any], bool]]
 SHARED: Fits = {
     "data": lambda x: _is_list(x, str, range(1, MOST_FILES)),
     "valid": lambda x: _is_list(x, str, range(MOST_FILES)),
-    "held_out": lambda x: type(x) in (int, float) and 0 <= x < 0.5,
+    "held_out": lambda x: x is None or (type(x) in (int, float) and 0 <= x < 0.5),
     "limit": lambda x: x is None or (type(x) is int and x >= 1),
     "seed": lambda x: type(x) is int,
+    "parting": lambda x: x in PARTINGS,
 }
 PAIRS: Fits = {
     **SHARED,
@@ -81,15 +84,16 @@ class Examples:
     """Examples in files, and how they are parted; a subclass says how they are read.
 
     Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
-    is the test: by a hash of the text. With `valid` given, all of `data` is learned from, and there is no test.
-    `limit` is the most examples to learn from. The phrasebook is always parted alike.
+    is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
+    from, and there is no test. `limit` is the most examples to learn from. The phrasebook is always parted alike.
     """
 
     data: tuple[str, ...] = (PHRASEBOOK,)
     valid: tuple[str, ...] = ()
-    held_out: float = 0.05
+    held_out: float | None = None
     limit: int | None = None
     seed: int = 0
+    parting: str = "even"
 
     fits: ClassVar[Fits] = SHARED
     # what an example is called
@@ -102,7 +106,7 @@ class Examples:
             if name not in cls.fits or not cls.fits[name](value):
                 raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
-        return cls(**fixed)
+        return cls(**{"parting": "hash", **fixed})
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
         """The examples of files."""
@@ -116,9 +120,13 @@ class Examples:
         """What decides where an example goes."""
         return str(example[0])
 
+    def read_label(self, example: Any) -> str:
+        """What each part is to have in proportion."""
+        return ""
+
     def part(self) -> Split:
         """The examples to learn from, to validate by, and for the test."""
-        if not 0 <= self.held_out < 0.5:
+        if self.held_out is not None and not 0 <= self.held_out < 0.5:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
@@ -128,8 +136,11 @@ class Examples:
                 parts = parts._replace(valid=list(self.open(self.valid)))
         elif self.valid:
             parts = Split(list(self.open(self.data)), list(self.open(self.valid)), [])
+        elif self.parting == "even":
+            options: dict[str, Any] = {"seed": self.seed, "key": self.read_text, "label": self.read_label}
+            parts = split_evenly(self.open(self.data), held_out=self.held_out, **options)
         else:
-            fraction = self.held_out
+            fraction = 0.05 if self.held_out is None else self.held_out
             parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:

@@ -18,10 +18,9 @@ from regard.models.bert_folder import read_entries
 from regard.models.encoder import Encoder
 from regard.models.files import name_fault, read_json, tell
 from regard.models.pretrained import load_pretrained
-from regard.tasks.configs import MOST_BYTES, RESTORE, open_inside, read_object
-from regard.tasks.hugging import PREFIX
-from regard.tasks.label import open_rows, part_sentence
+from regard.tasks.configs import MOST_BYTES, PREFIX, RESTORE, open_inside, read_object
 from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.logits import open_rows, part_sentence
 from regard.tasks.start import find_limit, limit_length, load_lexicon, open_bert, pause_training
 from regard.tasks.tagger import Tagger
 from regard.tasks.translator import find_device

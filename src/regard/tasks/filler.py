@@ -14,9 +14,9 @@ import torch
 from regard.core import RegardError
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Encoder
-from regard.tasks.hugging import PREFIX
-from regard.tasks.label import open_rows
+from regard.tasks.configs import PREFIX
 from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.logits import open_rows
 from regard.tasks.start import find_limit, limit_length, load_labeller, open_start, pause_training
 from regard.tasks.translator import find_device
 

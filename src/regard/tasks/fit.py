@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ from torch.distributed.checkpoint import state_dict as whole
 from regard.core import RegardError
 from regard.tasks.average import Average
 from regard.tasks.folder import STATE, RunFolder
+from regard.tasks.plan import describe_move
 from regard.tasks.progress import Progress
 from regard.tasks.recipe import Recipe, holds_parts
 from regard.tasks.signals import SIGNALS, Ear, heed_signals
@@ -77,26 +78,41 @@ class Standing:
     seconds: float = 0.0
     best: float | None = None
     best_step: int = 0
+    # the validation's loss there, which decides between equals
+    best_loss: float | None = None
     # validations since the best one
     worse: int = 0
     # why it ended: "steps", "patience", "SIGINT" or "SIGTERM"; nothing while it goes on
     ended: str = ""
     # a row a validation
     history: list[dict[str, Any]] = field(default_factory=list)
+    # what is to be said at the end
+    notes: list[str] = field(default_factory=list)
 
 
-def fit(task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True) -> Standing:
+def fit(
+    task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True,
+    moved: Mapping[str, tuple[Any, Any]] | None = None,
+) -> Standing:  # fmt: skip
     """Train the task's model as the recipe says, in a folder that is held and begun; go on where it was left.
+
+    `moved` says what of the recipe's end is not as it was when the run was left: was and is, by name. A schedule that
+    falls towards the end falls to the new one from there on.
 
     Random numbers follow from the recipe's seed, the step and the process alone, so there is nothing of them to keep.
     SIGINT and SIGTERM end the run after the step under way, saved; the second ends it at once. Several processes need
     a folder that all of them see.
     """
-    progress = Progress(is_shown=is_shown and fabric.is_global_zero, unit=getattr(task, "unit", "tokens"))
+    facts: dict[str, Any] = {"unit": getattr(task, "unit", "tokens"), "baselines": getattr(task, "baselines", {})}
+    progress = Progress(is_shown=is_shown and fabric.is_global_zero, **facts)
     trainer = _Trainer(task, folder, recipe, fabric, progress)
     # the first process decides, before it changes what the others would find
     if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
         trainer.resume(folder.load())
+        if moved:
+            step = trainer.standing.step
+            folder.move_end(step, moved)
+            progress.say(describe_move(step, moved))
     else:
         trainer.save()
     with heed_signals() as trainer.ear:
@@ -109,7 +125,7 @@ class _Trainer:
         self.standing, self.ear = Standing(), Ear()
         self.batches = task.batches(fabric.global_rank, fabric.world_size)
         self.per_epoch = math.ceil(len(self.batches) / recipe.accumulate)
-        self.total = min(recipe.epochs * self.per_epoch, recipe.max_steps or recipe.epochs * self.per_epoch)
+        self.total = recipe.count_steps(self.per_epoch)
         is_sharded = holds_parts(fabric)
         if is_sharded and recipe.average:
             raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
@@ -203,9 +219,12 @@ class _Trainer:
         self.fabric.log_dict({name: value for name, value in row.items() if name != "step"}, step=now.step)
         self._check(value := found[task.metric], f"the validation's {task.metric}")
         is_best = now.best is None or (value > now.best if task.more_is_better else value < now.best)
+        # of few examples many validations are equal: the surer one is kept
+        is_surer = value == now.best and now.best_loss is not None and found.get("loss", math.inf) < now.best_loss
         now.worse += 1
-        if is_best:
-            now.best, now.best_step, now.worse = value, now.step, 0
+        if is_best or is_surer:
+            now.best, now.best_step, now.best_loss = value, now.step, found.get("loss")
+            now.worse = 0 if is_best else now.worse
             weights = self._read_weights() if self.average is None else self.average.model.state_dict()
             if self.fabric.is_global_zero:
                 task.save(self.folder, weights)
@@ -213,7 +232,7 @@ class _Trainer:
         now.loss_sum, now.loss_count = 0.0, 0
         self.losses.zero_()
         self.count = 0
-        self.progress.report(row, is_best)
+        self.progress.report(row, is_best or is_surer)
 
     def _is_over(self) -> str:
         """Why there are no more steps, if so."""

@@ -12,16 +12,20 @@ from typing import Any
 
 from regard.core import RegardError
 from regard.core.files import write_whole
-from regard.tasks.state import load_state, save_state
+from regard.tasks.configs import PREFIX
 
 STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
 MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json", "letters.json")
 WRITTEN = (STATE, SETTINGS, METRICS, *MODEL)
 # how the names of files begin that are not yet whole
 HALVES = tuple(f".{name}." for name in WRITTEN)
-# what may differ from one call to the next: when to stop and to save are not what is learned, and the data are
-# known by their digest, wherever they lie now; which tokenizers there are follows from the rest
-FREE = ("epochs", "max_steps", "patience", "save_every", "data", "valid", "member", "has_target_tokenizer")
+# where a run ends, which may be moved, and where it is kept that it was
+ENDS, MOVED = ("epochs", "max_steps", "patience"), "moved"
+# what else may differ from one call to the next: when to save is not what is learned, and the data are known by their
+# digest, wherever they lie now; which tokenizers there are follows from the rest
+FREE = ("save_every", "data", "valid", "member", "has_target_tokenizer", MOVED)
+# what settings mean that runs of earlier versions do not have
+UNSAID = {"corpus.parting": "hash"}
 
 
 class RunFolder:
@@ -112,25 +116,39 @@ class RunFolder:
         """Whether there is a state to go on from."""
         return (self.path / STATE).exists()
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Keep what decides the run; complain where it was begun with something else."""
+    def begin(self, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Keep what decides the run; complain where it was begun with something else.
+
+        Where it ends may be moved: what was and what is to be now, by name.
+        """
         now = json.loads(json.dumps(settings))
         if not self.is_begun():
-            with say_why(self.path):
-                write_whole(self.path / SETTINGS, json.dumps(now, indent=2, ensure_ascii=False) + "\n")
-            return
+            self._write_settings(now)
+            return {}
         before, after = _flatten(self.read_settings()), _flatten(now)
+        before = {name: value for name, value in UNSAID.items() if name in after} | before
         if "task" in before and before["task"] != after.get("task"):
             raise RegardError(f"{self.path} is a run of {before['task']!s:.20}: name a new folder.")
-        # these schedules reach their end with the run: to move it is to learn otherwise
-        free = FREE if after.get("recipe.schedule") not in ("linear", "cosine") else FREE[2:]
         # a digest says least of what differs
         for name in sorted({*before, *after}, key=lambda x: (x == "data_digest", x)):
-            if name.rpartition(".")[2] not in free and before.get(name) != after.get(name):
+            if name.rpartition(".")[2] not in (*FREE, *ENDS) and before.get(name) != after.get(name):
                 raise RegardError(
                     f"{self.path} was begun with {name}={_show(before.get(name))}, now it is"
                     f" {_show(after.get(name))}: name a new folder, or give the same."
                 )
+        pairs = {name: (before.get(f"recipe.{name}"), after.get(f"recipe.{name}")) for name in ENDS}
+        return {name: (was, will) for name, (was, will) in pairs.items() if was != will}
+
+    def move_end(self, step: int, moved: Mapping[str, tuple[Any, Any]]) -> None:
+        """Keep where the run ends now, and beside it from which step on that is so."""
+        kept = self.read_settings()
+        kept["recipe"] |= {name: now for name, (_, now) in moved.items()}
+        kept.setdefault(MOVED, []).append({"step": step, **moved})
+        self._write_settings(kept)
+
+    def _write_settings(self, settings: Mapping[str, Any]) -> None:
+        with say_why(self.path):
+            write_whole(self.path / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
     def read_settings(self) -> dict[str, Any]:
         """What `begin` kept."""
@@ -147,10 +165,15 @@ class RunFolder:
 
     def load(self) -> Any:
         """The last state."""
+        # brings torch, which nothing else here needs
+        from regard.tasks.state import load_state
+
         return load_state(self.path / STATE)
 
     def save(self, state: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
         """Keep a state, and beside it the history, a line a validation."""
+        from regard.tasks.state import save_state
+
         with say_why(self.path):
             write_whole(self.path / METRICS, _list_rows(history))
             save_state(self.path / STATE, dict(state))
@@ -172,6 +195,18 @@ def say_why(path: pathlib.Path) -> Iterator[None]:
         if os.path.exists(path / STATE):
             raise RegardError(f"{what}: mend that, and the same command goes on from the last save.") from None
         raise RegardError(f"{what}: mend that, or name another folder.") from None
+
+
+def is_same_start(one: Any, other: Any) -> bool:
+    """Whether two runs begin from one folder, however its name is written.
+
+    >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
+    (True, False, False)
+    """
+    if not isinstance(one, str) or not isinstance(other, str) or one.startswith(PREFIX) != other.startswith(PREFIX):
+        return bool(one == other)
+    one, other = (os.path.abspath(os.path.expanduser(x.removeprefix(PREFIX))) for x in (one, other))
+    return bool(one == other)
 
 
 def _list_rows(history: Sequence[Mapping[str, Any]]) -> str:

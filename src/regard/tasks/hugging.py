@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.extras import install
-from regard.models.files import import_safetensors, name_fault, read_header, tell
+from regard.models.files import check_folder, import_safetensors, name_fault, read_header, tell
 from regard.tasks.configs import (
     CONFIG,
     MOST_BYTES,
@@ -28,7 +28,6 @@ from regard.tasks.configs import (
 )
 from regard.tasks.translator import find_device
 
-PREFIX = "hf:"
 WEIGHTS, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 SPEAKING = "generation_config.json"
 # no way in such a name leads out of the folder
@@ -75,9 +74,7 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
     """
     transformers = _import_transformers()
     place, where = pathlib.Path(folder), find_device(device)
-    if not place.is_dir():
-        what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
-        raise name_fault(place, what, "name one that holds config.json; nothing is fetched")
+    check_folder(place)
     entries = read_object(place / CONFIG)
     check_entries(place / CONFIG, entries)
     _check_folder(place)

@@ -7,16 +7,19 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.split import Split
 from regard.data.wordpiece import WordPiece, open_tokenizer
-from regard.models.encoder import Config, Encoder
+from regard.tasks.configs import PREFIX
 from regard.tasks.corpus import Examples
-from regard.tasks.hugging import PREFIX
 from regard.tasks.lexicon import TOKENS_FILE, Lexicon
+from regard.tasks.plan import Planned, leave_open
 from regard.tasks.recipe import Recipe
+
+if TYPE_CHECKING:
+    from regard.models.encoder import Encoder
 
 MODELS = ("attention", "gru", "cnn")
 # whether more is better, by what validation may decide by
@@ -29,13 +32,14 @@ FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
 
 
 @dataclass(frozen=True)
-class EncoderJob:
+class EncoderJob(Planned):
     """All that decides what an encoder learns; `dataclasses.asdict` of it is JSON.
 
     `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
     to begin from: a run of `pretrain`, or hf:FOLDER of a BERT, whose tokenizer and sizes are then taken over. Tokens
     are kinds of `train_tokenizer`, or "auto". With `has_letters` words are also read by how they are written; None does
     so where tokens are words. `metric` decides which weights are kept: the validation's "loss", "accuracy" or "f1".
+    `adapts` names the settings that are made to fit the size of the data when the run begins: see `Planned`.
     """
 
     model: str = "attention"
@@ -55,8 +59,10 @@ class EncoderJob:
     max_length: int | None = 512
     label_smoothing: float = 0.0
     metric: str = "accuracy"
+    adapts: tuple[str, ...] = ()
 
     task: ClassVar[str] = "label"
+    trainer: ClassVar[tuple[str, str]] = ("label", "train_labels")
     head: ClassVar[str] = "tags"
     # whether an example's text comes as words
     is_worded: ClassVar[bool] = False
@@ -83,13 +89,16 @@ class EncoderJob:
 
     @classmethod
     def default(cls, model: str = "attention", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        """The recipe and settings that suit the model, with what is to differ."""
+        """The recipe and settings that suit the model, with what is to differ; the rest is left to the data."""
         start = changes.get("start") or ""
         name = "bert" if _is_bert(start) else model
         made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
         # of a run to begin from, all but what is dropped in training is decided
         style = {key: x for key, x in cls.styles.get(name, {}).items() if not start or key.endswith("dropout")}
         style |= changes.pop("changes", {})
+        changes.setdefault("adapts", leave_open(recipe or {}, changes))
+        if changes.get("max_tokens") is not None:
+            changes.setdefault("batch_size", None)
         return cls(model=model, recipe=made, changes=style, **changes)
 
     @property
@@ -121,6 +130,8 @@ class EncoderJob:
 
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
         """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
+        from regard.models.encoder import Config, Encoder
+
         changes = check_changes(self.model, Config, self.changes)
         # what nothing asks would learn nothing, and processes would wait for its gradient
         if changes.get("has_next") and self.head != "words":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,15 +13,20 @@ from torch.nn import functional
 
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Labelled, Rows
+from regard.data.split import Split
 from regard.extras import install
 from regard.models.encoder import Encoder
+from regard.models.pretrained import load_pretrained
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS, EncoderJob
 from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.logits import ask, find_logits, open_rows, part_sentence
+from regard.tasks.plan import open_job
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, digest_data, train_run
-from regard.tasks.start import limit_length, pause_training, prepare_reading
+from regard.tasks.run import Learning, describe_parts, digest_data, train_run
+from regard.tasks.start import limit_length, prepare_reading
+from regard.tasks.verdict import JUDGED, judge_labels
 from regard.views.labels import show_line
 
 if TYPE_CHECKING:
@@ -32,9 +36,6 @@ if TYPE_CHECKING:
 MOST_LABELS = 1000
 # and more than this are not named one by one
 MOST_NAMED = 8
-# places for tokens in a batch, when a trained model is asked
-PLACES = 2**13
-
 # a text, or the words of one, and its label, or one for each word
 Example = tuple[Any, Any]
 
@@ -43,8 +44,9 @@ class LabelTask(Learning):
     """Labelled texts and an encoder as `fit` wants them."""
 
     def __init__(
-        self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example]
-    ) -> None:
+        self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example],
+        test: Sequence[Example] = (),
+    ) -> None:  # fmt: skip
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
@@ -55,8 +57,13 @@ class LabelTask(Learning):
         # of what is validated nothing is left out
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
         self._digest = digest_data(self.train, self.valid)
+        # what nobody has looked at comes first
+        self._asked = read_examples(job, lexicon, labels, [*test, *valid][:JUDGED], self.limit, positions=positions)
+        self._usual = Counter(_list_numbers(self.train[1])).most_common(1)[0][0]
+        known = _list_numbers(self.valid[1])
+        self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
         # built now, so that what does not fit is said before anything is written
-        batches, notes = self.batches(0, 1), [describe_examples(job, train, valid)]
+        batches, notes = self.batches(0, 1), [describe_examples(job, train, valid, test)]
         dropped, self.longest = batches.dropped, batches.longest
         if dropped:
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
@@ -68,7 +75,7 @@ class LabelTask(Learning):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest}
+        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -93,7 +100,7 @@ class LabelTask(Learning):
         return int((batch.labels != NO_LABEL).sum())
 
     def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
-        return _compare(_ask(model, batch), batch.labels, self.job.label_smoothing)
+        return _compare(ask(model, batch), batch.labels, self.job.label_smoothing)
 
     def open_scores(self, device: torch.device) -> dict[str, Any]:
         """What a validation measures besides the loss, each from 0 to 1."""
@@ -105,29 +112,42 @@ class LabelTask(Learning):
         sums = torch.zeros(2, dtype=torch.float64)
         for batch in rows.walk():
             here = batch.to(fabric.device)
-            logits, labels = _ask(model, here), here.labels
+            logits, labels = ask(model, here), here.labels
             sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)], dtype=torch.float64)
             for score in scores.values():
                 score.update(logits.argmax(-1), labels)
         total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
         return {"loss": total / count, **{name: 100 * float(score.compute()) for name, score in scores.items()}}
 
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        model: Encoder = load_pretrained(folder.path, device, kinds=(Encoder,))
+        found = [x.argmax(-1).flatten().tolist() for x in find_logits(model, self._asked[0])]
+        said, right = _list_numbers(found), _list_numbers(self._asked[1], known=False)
+        pairs = [(one, other) for one, other in zip(said, right, strict=True) if other != NO_LABEL]
+        if not pairs:
+            return []
+        hits, usual = (sum(a == b for a, b in x) for x in (pairs, [(self._usual, b) for _, b in pairs]))
+        return judge_labels(hits, len(pairs), usual, show_line(model.config.labels[self._usual]), self.unit)
+
 
 def train_labels(
-    job: EncoderJob, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False,
-    kind: type[LabelTask] = LabelTask,
+    job: EncoderJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False, kind: type[LabelTask] = LabelTask,
 ) -> Standing:  # fmt: skip
-    """Train an encoder on labelled texts in a folder, or go on with the one that is there."""
+    """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
+
+    if parts is None:
+        job, parts = open_job(job, RunFolder(path))
+    found = parts
 
     def prepare(folder: RunFolder) -> LabelTask:
-        parts = job.part()
-        labels = list_labels(job, [*parts.train, *parts.valid])
-        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in parts.train])
+        labels = list_labels(job, [*found.train, *found.valid])
+        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in found.train])
         torch.manual_seed(job.recipe.seed)
         model = job.build(lexicon, labels, trunk)
-        return kind(job, model, lexicon, parts.train, parts.valid)
+        return kind(job, model, lexicon, *found)
 
-    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
 
 
 def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
@@ -142,17 +162,26 @@ def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
     return found
 
 
-def describe_examples(job: EncoderJob, train: Sequence[Example], valid: Sequence[Example]) -> str:
+def describe_examples(
+    job: EncoderJob, train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example] = ()
+) -> str:
     """What there is to learn from, in a line: a column that was taken for another shows at once.
 
     >>> from regard.tasks.classify import ClassifyJob
-    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")])
-    '3 texts to learn from, 1 to validate by; labels: x (2), y (1).'
+    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")], [("f", "y")])
+    '3 texts to learn from, 1 to validate by, 1 for the test; labels: x (2), y (1).'
     """
     counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
     names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))
     more = f" and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
-    return f"{len(train):,} texts to learn from, {len(valid):,} to validate by; labels: {names}{more}."
+    called = "sentences" if job.is_worded else "texts"
+    return f"{describe_parts((train, valid, test), called)}; labels: {names}{more}."
+
+
+def _list_numbers(labels: Sequence[Any], *, known: bool = True) -> list[int]:
+    """Labels in one list, whether each is of a text or of a word; those that are known alone."""
+    flat = itertools.chain.from_iterable([x] if isinstance(x, int) else x for x in labels)
+    return [x for x in flat if x != NO_LABEL or not known]
 
 
 def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:
@@ -184,42 +213,6 @@ def read_examples(
     return [*itertools.chain.from_iterable(parts)], places
 
 
-def part_sentence(lexicon: Lexicon, one: Encoded, limit: int | None) -> list[Encoded]:
-    """A sentence of words as several of at most `limit` tokens, each in its frame; no word is parted.
-
-    >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
-    >>> (one,) = lexicon.encode_words([["the", "cat", "sat"]])
-    >>> [part.ids for part in part_sentence(lexicon, one, 2)] == [one.ids[:2], one.ids[2:]]
-    True
-
-    Of a word that has more pieces than all of the limit the first are read.
-    """
-    if limit is None or len(one.ids) <= limit or not one.starts:
-        return [one]
-    before = one.starts[0]
-    behind = len(lexicon.frame([-1])) - before - 1
-    last, most = len(one.ids) - behind, max(1, limit - before - behind)
-    groups: list[list[tuple[int, int]]] = []
-    for start, stop in itertools.pairwise([*one.starts, last]):
-        if not groups or stop - groups[-1][0][0] > most:
-            groups.append([])
-        groups[-1].append((start, stop))
-    found = []
-    for group in groups:
-        first, stop = group[0][0], min(group[-1][1], group[0][0] + most)
-        chosen = [*range(before), *range(first, stop), *range(last, len(one.ids))]
-        letters = None if one.letters is None else [one.letters[place] for place in chosen]
-        starts = [start - first + before for start, _ in group]
-        found.append(Encoded([one.ids[place] for place in chosen], letters, starts))
-    return found
-
-
-def open_rows(encoded: Sequence[Encoded], labels: Any = None, **options: Any) -> Rows:
-    """Batches of what was read."""
-    letters = [one.letters for one in encoded if one.letters is not None]
-    return Rows([one.ids for one in encoded], labels, letters=letters or None, **options)
-
-
 def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str, Any]:
     """The measures of labels, by torchmetrics: accuracy, and the mean over labels of F1."""
     try:
@@ -229,49 +222,6 @@ def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str
     options: dict[str, Any] = {"num_classes": num_labels, "ignore_index": NO_LABEL}
     accuracy = MulticlassAccuracy(average="micro", **options)
     return {"accuracy": accuracy.to(device), "f1": MulticlassF1Score(average="macro", **options).to(device)}
-
-
-@torch.no_grad()
-def find_logits(
-    model: Encoder, encoded: Sequence[Encoded], *, batch_size: int = 64,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each text, (labels) or (tokens, labels), in their order."""
-    if not encoded:
-        return []
-    found: list[Tensor] = [torch.empty(0)] * len(encoded)
-    place, done = next(model.parameters()).device, 0
-    longest = max(len(one.ids) for one in encoded)
-    rows = open_rows(encoded, batch_size=batch_size, max_tokens=max(PLACES, longest + 1), shuffle=False)
-    with pause_training(model):
-        for batch in rows.walk():
-            logits = _ask(model, batch.to(place)).float().cpu()
-            for number, length, row in zip(batch.numbers.tolist(), batch.lengths.tolist(), logits, strict=True):
-                found[number] = row[:length] if row.ndim == 2 else row
-            done += len(batch.numbers)
-            if on_progress is not None:
-                on_progress(done, len(encoded))
-    return found
-
-
-def find_word_logits(
-    model: Encoder, lexicon: Lexicon, encoded: Sequence[Encoded], *, batch_size: int = 64,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each word of sentences, (words, labels), in their order.
-
-    A sentence for which the model has no positions is read in parts.
-    """
-    positions = limit_length(None, model)
-    parts = [part_sentence(lexicon, one, positions) for one in encoded]
-    whole = [*itertools.chain.from_iterable(parts)]
-    answers = iter(find_logits(model, whole, batch_size=batch_size, on_progress=on_progress))
-    return [torch.cat([next(answers)[one.starts or []] for one in windows]) for windows in parts]
-
-
-def _ask(model: nn.Module, batch: Labelled) -> Tensor:
-    logits: Tensor = model(batch.ids, batch.lengths, spelling=batch.spelling)
-    return logits
 
 
 def _compare(logits: Tensor, labels: Tensor | None, label_smoothing: float = 0.0) -> Tensor:

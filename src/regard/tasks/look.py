@@ -10,7 +10,8 @@ import torch
 from regard.core import RegardError
 from regard.data import BOS, EOS, UNK, Tokenizer
 from regard.models.seq2seq import Seq2Seq
-from regard.tasks.hugging import PREFIX, open_checkpoint
+from regard.tasks.configs import PREFIX
+from regard.tasks.hugging import open_checkpoint
 from regard.tasks.look_hugging import look_at_picture, look_at_text
 from regard.tasks.look_labels import find_head, look_at_labels
 from regard.tasks.saying import UNKNOWN, Speaker, clean, end, label_said, shift

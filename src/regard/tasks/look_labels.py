@@ -12,15 +12,15 @@ import torch
 from regard.core import RegardError
 from regard.data.compression import DROP, KEEP
 from regard.models.encoder import Encoder
-from regard.models.pretrained import read_config
+from regard.models.layout import read_config
 from regard.tasks.classifier import Classifier
 from regard.tasks.filler import BLANK, STAND_IN, Filler
-from regard.tasks.label import find_logits
 from regard.tasks.lexicon import Encoded, Lexicon
+from regard.tasks.logits import find_logits
 from regard.tasks.saying import UNKNOWN, check_text
 from regard.tasks.sight import Sight
 from regard.tasks.start import find_limit, load_labeller, name_task
-from regard.tasks.summarize import TASK as SUMMARIZE
+from regard.tasks.summarize_job import TASK as SUMMARIZE
 from regard.tasks.summarizer import Summarizer
 from regard.tasks.tagger import Tagger
 from regard.views.page import Labels, label_tokens

@@ -3,126 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.core import RegardError
-from regard.data.grammar import split_tagged
 from regard.data.rows import NO_LABEL, Labelled, Masked, Rows
 from regard.data.split import Split
-from regard.data.texts import read_texts
 from regard.models.encoder import Encoder
-from regard.tasks.corpus import PHRASEBOOK, SHARED, Examples, Fits
 from regard.tasks.documents import Read, read_documents
-from regard.tasks.evaluate import is_unspaced
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
-from regard.tasks.job import METRICS, EncoderJob
+from regard.tasks.job import METRICS
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.plan import open_job
+from regard.tasks.pretrain_job import PretrainJob
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, train_run
+from regard.tasks.run import Learning, describe_parts, train_run
 from regard.tasks.start import prepare_reading
+from regard.tasks.verdict import is_chance, warn
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
-# what a model needs to tell a next text from another
-NEXT = {"has_next": True, "num_types": 2, "pooling": "first"}
-
-
-@dataclass(frozen=True)
-class TextCorpus(Examples):
-    """Texts of files that `read_texts` reads, each as (text,); with `is_whole` all texts of a document together.
-
-    >>> TextCorpus().part().train[0]
-    ('introduce dalian .',)
-
-    `column` is that of TSV and CSV, by number from 0 or by a header's name; None finds it. `key` is that of JSONL.
-    """
-
-    column: int | str | None = None
-    key: str = "text"
-    is_whole: bool = False
-
-    fits: ClassVar[Fits] = {
-        **SHARED,
-        "column": lambda x: x is None or type(x) in (int, str),
-        "key": lambda x: type(x) is str,
-        "is_whole": lambda x: type(x) is bool,
-    }
-    called: ClassVar[str] = "texts"
-
-    def open(self, paths: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        for path in paths:
-            texts: Iterable[str] = read_texts(path, column=self.column, key=self.key)
-            if self.is_whole:
-                yield from (tuple(lines) for has_text, lines in itertools.groupby(texts, bool) if has_text)
-            else:
-                yield from ((text,) for text in texts if text)
-
-    def draw(self) -> Split:
-        if self.is_whole:
-            raise RegardError(f"the {PHRASEBOOK} has no documents, and has_next needs some: name a file of texts.")
-        return Split(*([(" ".join(words),) for words, _ in part] for part in split_tagged()))
-
-
-@dataclass(frozen=True)
-class PretrainJob(EncoderJob):
-    """All that decides what an encoder learns from plain text: see `EncoderJob`.
-
-    `rate` is the part of the tokens that are hidden. With `has_next` the model reads two texts at once, and learns
-    whether the second is the next one of a document or, as often, one of another; blank lines part documents. A text of
-    more than `max_length` tokens is cut into several.
-    """
-
-    corpus: TextCorpus = field(default_factory=TextCorpus)
-    # slower, and what words are made of is learned from so much text anyway
-    has_letters: bool | None = False
-    metric: str = "loss"
-    rate: float = 0.15
-    has_next: bool = False
-
-    task: ClassVar[str] = "pretrain"
-    head: ClassVar[str] = "words"
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {"lr": 1e-3, "warmup": 500, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
-        "gru": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "average": 0.998},
-        "cnn": {"lr": 1e-3, "warmup": 200, "schedule": "cosine", "average": 0.998},
-        "bert": {"lr": 1e-4, "warmup": 200, "schedule": "linear"},
-    }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.metric == "f1":
-            raise RegardError("metric must be loss or accuracy where words are guessed, got 'f1'.")
-        if not 0 < self.rate < 1:
-            raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1), got {self.rate}.")
-        for name, value in NEXT.items() if self.has_next else [("has_next", False)]:
-            if self.changes.get(name, value) != value:
-                given = self.changes[name]
-                raise RegardError(f"{name}={given!r:.20} cannot be where has_next is {self.has_next}: leave it out.")
-        if self.has_next:
-            object.__setattr__(self, "changes", {**self.changes, **NEXT})
-            object.__setattr__(self, "corpus", replace(self.corpus, is_whole=True))
-
-    def choose_kind(self, texts: Sequence[Any]) -> str:
-        return "characters" if is_unspaced(texts) else "words"
-
-    def build(self, lexicon: Lexicon, labels: Sequence[str] = (), trunk: Encoder | None = None) -> Guesser:
-        """A new model for this vocabulary, or one that goes on from another, whose guesses it keeps."""
-        made = super().build(lexicon, labels, trunk)
-        model, state = Guesser(made.config), made.state_dict()
-        heads = {} if trunk is None else trunk.state_dict()
-        state |= {name: x for name, x in heads.items() if name in state and name.startswith(("words.", "next_"))}
-        model.load_state_dict(state)
-        return model
 
 
 class Guesser(Encoder):
@@ -142,7 +48,7 @@ class PretrainTask(Learning):
 
     def __init__(
         self, job: PretrainJob, model: Guesser, lexicon: Lexicon, train: Sequence[Sequence[str]],
-        valid: Sequence[Sequence[str]],
+        valid: Sequence[Sequence[str]], test: Sequence[Sequence[str]] = (),
     ) -> None:  # fmt: skip
         super().__init__(model)
         self.job, self.lexicon = job, lexicon
@@ -157,11 +63,16 @@ class PretrainTask(Learning):
         self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         # built now, so that what does not fit is said before anything is written
         self.longest = self.batches(0, 1).longest
-        self._ask_batches(0, 1)
+        asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
+        self._asked = len(known := [x for x in asked if x != NO_LABEL])
+        usual = Counter(x for ids in self.train.ids for x in ids if x not in lexicon.special).most_common(1)
+        self.baselines = {"accuracy": 100 * sum(x == usual[0][0] for x in known) / max(len(known), 1)}
+        size = f"{sum(map(len, self.train.ids)):,} tokens, of a vocabulary of {lexicon.vocab_size:,}"
+        self.notes = [f"{describe_parts((train, valid, test), 'texts')}; {size}."]
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest}
+        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -219,19 +130,30 @@ class PretrainTask(Learning):
             found["next"] = 100 * next_right / pairs
         return found
 
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
+        usual = f"always guessing the most frequent is right for {baseline:.1f} %"
+        line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
+        is_nothing = is_chance(round(accuracy * self._asked / 100), self._asked, baseline / 100)
+        return [line, *([warn("new texts")] if is_nothing else [])]
+
 
 def train_pretrained(
-    job: PretrainJob, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
-) -> Standing:
+    job: PretrainJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False,
+) -> Standing:  # fmt: skip
     """Pre-train an encoder in a folder, or go on with the one that is there; `tag` and `classify` can start from it."""
 
-    def prepare(folder: RunFolder) -> PretrainTask:
-        parts = job.part()
-        trunk, lexicon = prepare_reading(job, folder, [text for texts in parts.train for text in texts])
-        torch.manual_seed(job.recipe.seed)
-        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, parts.train, parts.valid)
+    if parts is None:
+        job, parts = open_job(job, RunFolder(path))
+    found = parts
 
-    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
+    def prepare(folder: RunFolder) -> PretrainTask:
+        trunk, lexicon = prepare_reading(job, folder, [text for texts in found.train for text in texts])
+        torch.manual_seed(job.recipe.seed)
+        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, *found)
+
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
 
 
 def _count_right(logits: Tensor, wanted: Tensor) -> Tensor:

@@ -18,8 +18,10 @@ class Progress:
     All goes to the error stream, so that a command's output stays its own. Without a terminal there is no bar.
     """
 
-    def __init__(self, *, is_shown: bool = True, unit: str = "tokens") -> None:
-        self._unit = unit
+    def __init__(
+        self, *, is_shown: bool = True, unit: str = "tokens", baselines: Mapping[str, float] | None = None
+    ) -> None:
+        self._unit, self._baselines = unit, baselines or {}
         self._bar: Any = None
         self._console: Any = None
         self._metric, self._moved = "", 0.0
@@ -62,7 +64,8 @@ class Progress:
         """Say what a validation found."""
         shown = [(name.replace("_", " "), row[name]) for name in row if name == "loss" or name.startswith("valid_")]
         self._metric = f"{shown[-1][0]} {shown[-1][1]:.4g}  "
-        facts = "  ".join(f"{name} {value:.4g}" for name, value in shown)
+        beside = {f"valid {name}": f" (baseline {value:.4g})" for name, value in self._baselines.items()}
+        facts = "  ".join(f"{name} {value:.4g}{beside.get(name, '')}" for name, value in shown)
         star = "  best" if is_best else ""
         self.say(f"step {row['step']}  epoch {row['epoch']:.1f}  {facts}  {row['seconds']:.0f} s{star}")
 

@@ -37,8 +37,8 @@ class Recipe:
 
     A step learns from `accumulate` batches. `max_steps` ends before `epochs` do. `validate_every` and `save_every` are
     steps; a run validates after every epoch where None, and is saved at each validation in any case. `patience` is how
-    many validations without a better one are borne. `average` is the decay of a moving average of the weights, which
-    is then what validates and is kept; 0 keeps the weights themselves.
+    many validations without a better one are borne, 0 for any number. `average` is the decay of a moving average of the
+    weights, which is then what validates and is kept; 0 keeps the weights themselves.
     """
 
     epochs: int = 10
@@ -59,9 +59,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "max_steps", "accumulate", "patience", "validate_every", "save_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RegardError(f"{name} must be at least 1, got {value}.")
+            value, least = getattr(self, name), 0 if name == "patience" else 1
+            if value is not None and value < least:
+                raise RegardError(f"{name} must be at least {least}, got {value}.")
         for name in ("lr", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -82,6 +82,11 @@ class Recipe:
     def from_dict(cls, entries: dict[str, Any]) -> Recipe:
         """What `dataclasses.asdict` gave."""
         return cls(**{field.name: entries[field.name] for field in fields(cls) if field.name in entries})
+
+    def count_steps(self, per_epoch: int) -> int:
+        """All steps of a run whose epochs have so many."""
+        total = self.epochs * per_epoch
+        return total if self.max_steps is None else min(total, self.max_steps)
 
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -106,10 +111,13 @@ class Machine:
     num_nodes: int = 1
     precision: str = "32-true"
 
-    def launch(self, logs: str | None = None) -> Fabric:
-        """The processes, ready; `logs` is a folder for TensorBoard."""
+    def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise RegardError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        _count_devices(self.devices)
+
+    def launch(self, logs: str | None = None) -> Fabric:
+        """The processes, ready; `logs` is a folder for TensorBoard."""
         if self.num_nodes > 1 and not any(names <= os.environ.keys() for names in LAUNCHED):
             # it would wait for the others for ever
             raise RegardError(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.core import RegardError
 from regard.models.files import name_fault
-from regard.models.pretrained import CONFIG, WEIGHTS, Pretrained, load_pretrained
+from regard.models.layout import CONFIG, WEIGHTS
+from regard.models.pretrained import Pretrained, load_pretrained
 from regard.tasks.fit import Standing, fit
-from regard.tasks.folder import RunFolder, say_why
-from regard.tasks.hugging import PREFIX
+from regard.tasks.folder import RunFolder, is_same_start, say_why
+from regard.tasks.plan import describe_plan
 from regard.tasks.progress import Progress
-from regard.tasks.recipe import Machine, Recipe
+from regard.tasks.recipe import Machine
 
 
 class Learning:
@@ -30,6 +32,8 @@ class Learning:
 
     notes: Sequence[str] = ()
     longest: int | None = None
+    # what would be reached without learning, by the name of what validation measures
+    baselines: Mapping[str, float] = {}
 
     def __init__(self, model: Pretrained) -> None:
         self.model: Any = model
@@ -43,6 +47,10 @@ class Learning:
     def write_files(self, folder: RunFolder) -> None:
         """Write what the model needs beside its weights, such as tokenizers, before the first step."""
         raise NotImplementedError
+
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        """What the best model in the folder makes of examples held out, and whether it learned; `best` is its row."""
+        return []
 
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
         self._kept.load_state_dict(weights)
@@ -59,26 +67,24 @@ class Learning:
             raise name_fault(file, cause, fix) from None
 
 
+def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
+    """How many there are to learn from, to validate by and for the test.
+
+    >>> describe_parts(([1, 2, 3], [4], []), "pairs")
+    '3 pairs to learn from, 1 to validate by, none for the test'
+    """
+    train, valid, test = (f"{len(part):,}" if len(part) else "none" for part in parts)
+    return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
+
+
 def digest_data(*parts: Any) -> str:
     """A name for data that no other data has."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def is_same_start(one: Any, other: Any) -> bool:
-    """Whether two runs begin from one folder, however its name is written.
-
-    >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
-    (True, False, False)
-    """
-    if not isinstance(one, str) or not isinstance(other, str) or one.startswith(PREFIX) != other.startswith(PREFIX):
-        return bool(one == other)
-    one, other = (os.path.abspath(os.path.expanduser(x.removeprefix(PREFIX))) for x in (one, other))
-    return bool(one == other)
-
-
 def train_run(
-    path: str, prepare: Callable[[RunFolder], Any], recipe: Recipe, machine: Machine | None = None, *,
-    is_shown: bool = True, logs: bool = False,
+    path: str, prepare: Callable[[RunFolder], Any], machine: Machine | None = None, *, is_shown: bool = True,
+    logs: bool = False,
 ) -> Standing:  # fmt: skip
     """Train what `prepare` makes ready in a folder, or go on with the run that is there.
 
@@ -89,6 +95,10 @@ def train_run(
     if fabric.is_global_zero:
         folder.check()
     task = prepare(folder)
+    # every epoch has as many
+    steps = math.ceil(len(task.batches(fabric.global_rank, fabric.world_size)) / task.job.recipe.accumulate)
+    task.job = task.job.fit_steps(steps)
+    moved: dict[str, Any] = {}
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
             settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
@@ -96,16 +106,19 @@ def train_run(
             if before.get("start") and is_same_start(before["start"], settings.get("start")):
                 # another name of the same folder is no other setting
                 settings["start"] = before["start"]
-            folder.begin(settings)
+            moved = folder.begin(settings)
             if not folder.is_begun():
                 with say_why(folder.path):
                     task.write_files(folder)
                 progress = Progress(is_shown=is_shown)
-                for note in task.notes:
+                for note in (*task.notes, describe_plan(task.job, steps)):
                     progress.say(note)
-        standing = fit(task, folder, recipe, fabric, is_shown=is_shown)
+        standing = fit(task, folder, task.job.recipe, fabric, moved=moved, is_shown=is_shown)
         if fabric.is_global_zero and standing.history:
             from regard.views import draw_curves
 
             draw_curves(standing.history, folder.path / "curves.png")
+        if fabric.is_global_zero and standing.ended in ("steps", "patience") and standing.best_step and is_shown:
+            best = next(row for row in standing.history if row["step"] == standing.best_step)
+            standing.notes = task.judge(folder, fabric.device, best)
     return standing

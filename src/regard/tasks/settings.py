@@ -13,9 +13,9 @@ from regard.models.encoder_config import UNK
 from regard.tasks import job as encoder_job
 from regard.tasks import translate
 from regard.tasks.job import EncoderJob, asks_pooler, check_changes
-from regard.tasks.pretrain import NEXT, PretrainJob
+from regard.tasks.pretrain_job import NEXT, PretrainJob
 from regard.tasks.start import open_start
-from regard.tasks.translate import Job
+from regard.tasks.translate_job import Job
 
 
 class Setting(NamedTuple):

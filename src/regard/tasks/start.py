@@ -16,13 +16,12 @@ from regard.core import RegardError
 from regard.data.wordpiece import WordPiece
 from regard.models.encoder import Encoder
 from regard.models.files import name_fault
-from regard.models.pretrained import load_pretrained, read_config
-from regard.tasks.configs import RESTORE
-from regard.tasks.folder import RunFolder
-from regard.tasks.hugging import PREFIX
+from regard.models.layout import read_config
+from regard.models.pretrained import load_pretrained
+from regard.tasks.configs import PREFIX, RESTORE
+from regard.tasks.folder import RunFolder, is_same_start
 from regard.tasks.job import EncoderJob
 from regard.tasks.lexicon import LETTERS_FILE, Lexicon
-from regard.tasks.run import is_same_start
 from regard.tasks.translator import find_device
 
 

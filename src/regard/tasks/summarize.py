@@ -2,94 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.core import RegardError
-from regard.data.compression import Kept
-from regard.data.grammar import split_short
-from regard.data.pairs import Pairs
 from regard.data.rows import NO_LABEL
 from regard.data.split import Split
 from regard.extras import install
-from regard.tasks.corpus import PHRASEBOOK, Corpus
 from regard.tasks.fit import Standing
-from regard.tasks.job import MODELS, EncoderJob
 from regard.tasks.label import LabelTask, train_labels
 from regard.tasks.recipe import Machine
-from regard.tasks.tag import TagJob
-from regard.tasks.translate import Job, train_translator
-
-TASK = "summarize"
-
-
-@dataclass(frozen=True)
-class ShortCorpus(Corpus):
-    """Pairs of a sentence and a shorter one; files are read as `Corpus` reads them.
-
-    >>> ShortCorpus().part().train[1]
-    ('please introduce mount tai .', 'mount tai')
-    """
-
-    def open(self, paths: tuple[str, ...]) -> Pairs:
-        if paths != (PHRASEBOOK,):
-            return super().open(paths)
-        pairs = self.draw().test
-        return Pairs(lambda: iter(pairs), name=PHRASEBOOK)
-
-    def draw(self) -> Split:
-        return Split(*([self._turn(pair) for pair in part] for part in split_short()))
-
-
-@dataclass(frozen=True)
-class SummarizeJob(EncoderJob):
-    """All that decides what a model learns that keeps or drops each word: see `EncoderJob`.
-
-    Its "f1" is that of the kept words.
-    """
-
-    corpus: ShortCorpus = field(default_factory=ShortCorpus)
-    lowercase: bool = True
-    metric: str = "f1"
-
-    task: ClassVar[str] = TASK
-    head: ClassVar[str] = "tags"
-    is_worded: ClassVar[bool] = True
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.99} for name in MODELS
-    } | {
-        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
-    }
-
-    styles: ClassVar[Mapping[str, dict[str, Any]]] = TagJob.styles
-
-    def part(self) -> Split:
-        # the test is asked as pairs, by those who score
-        train, valid, _ = self.corpus.part()
-        return Split(list(Kept(train)), list(Kept(valid)), [])
-
-    def choose_kind(self, texts: Sequence[Any]) -> str:
-        return "spaces"
-
-
-@dataclass(frozen=True)
-class RewriteJob(Job):
-    """All that decides what a model learns that writes the shorter sentence anew: see `translate.Job`.
-
-    >>> RewriteJob.default("transformer").task
-    'summarize'
-
-    Both sides have one tokenizer, since they are in one language.
-    """
-
-    corpus: Corpus = field(default_factory=ShortCorpus)
-    is_shared: bool | None = True
-
-    task: ClassVar[str] = TASK
+from regard.tasks.summarize_job import RewriteJob, SummarizeJob
+from regard.tasks.translate import train_translator
 
 
 class KeepTask(LabelTask):
@@ -113,10 +39,10 @@ class KeepTask(LabelTask):
 
 
 def train_summarizer(
-    job: SummarizeJob | RewriteJob, path: str, machine: Machine | None = None, *, is_shown: bool = True,
-    logs: bool = False,
+    job: SummarizeJob | RewriteJob, path: str, machine: Machine | None = None, *, parts: Split | None = None,
+    is_shown: bool = True, logs: bool = False,
 ) -> Standing:  # fmt: skip
     """Train a summarizer in a folder, or go on with the one that is there."""
     if isinstance(job, RewriteJob):
-        return train_translator(job, path, machine, is_shown=is_shown, logs=logs)
-    return train_labels(job, path, machine, is_shown=is_shown, logs=logs, kind=KeepTask)
+        return train_translator(job, path, machine, parts=parts, is_shown=is_shown, logs=logs)
+    return train_labels(job, path, machine, parts=parts, is_shown=is_shown, logs=logs, kind=KeepTask)

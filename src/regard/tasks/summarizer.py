@@ -14,11 +14,11 @@ from regard.core import RegardError
 from regard.data.compression import KEEP
 from regard.data.words import cut_words, join_words
 from regard.models.encoder import Encoder
-from regard.models.pretrained import read_config
-from regard.tasks.label import find_logits
+from regard.models.layout import read_config
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.logits import find_logits
 from regard.tasks.start import load_labeller, name_task
-from regard.tasks.summarize import TASK
+from regard.tasks.summarize_job import TASK
 from regard.tasks.translator import Translator
 
 

@@ -16,8 +16,8 @@ from regard.core import RegardError
 from regard.data import UNK
 from regard.data.words import HAN, cut_words
 from regard.models.encoder import Encoder
-from regard.tasks.label import find_word_logits
 from regard.tasks.lexicon import Lexicon
+from regard.tasks.logits import find_word_logits
 from regard.tasks.start import load_labeller
 
 # no word that a text without spaces is cut into is longer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,96 +15,32 @@ from regard.core import RegardError
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pair
 from regard.data.split import Split
-from regard.data.tokens import PAD, Tokenizer, train_tokenizer
+from regard.data.tokens import EOS, PAD, Tokenizer, train_tokenizer
 from regard.models import seq2seq, transformer
 from regard.models.files import name_fault
+from regard.models.pretrained import load_pretrained
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
-from regard.tasks.corpus import PHRASEBOOK, Corpus
+from regard.tasks.corpus import PHRASEBOOK
 from regard.tasks.evaluate import choose_cut, is_unspaced, score
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import check_changes
-from regard.tasks.recipe import Machine, Recipe, holds_parts
-from regard.tasks.run import Learning, digest_data, train_run
+from regard.tasks.plan import open_job
+from regard.tasks.recipe import Machine, holds_parts
+from regard.tasks.run import Learning, describe_parts, digest_data, train_run
+from regard.tasks.translate_job import METRICS, Job
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
+from regard.tasks.verdict import JUDGED, judge_answers
+from regard.views.labels import show_line
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-MODELS = ("bahdanau", "transformer")
-# what suits a model unless told otherwise
-RECIPES: dict[str, dict[str, Any]] = {
-    "bahdanau": {"lr": 1.5e-3, "warmup": 150, "schedule": "cosine", "weight_decay": 0.0, "average": 0.995},
-    "transformer": {
-        "lr": 1e-3,
-        "warmup": 1000,
-        "schedule": "inverse-sqrt",
-        "beta2": 0.98,
-        "weight_decay": 1e-4,
-        "average": 0.998,
-    },
-}
-# whether more is better, by what validation may decide by
-METRICS = {"loss": False, "bleu": True, "exact": True}
 # so many sentences of the validation are translated, where their translations decide
 ASKED = 1000
 # settings of a model that its tokenizers decide
 FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that decides what a translator learns; `dataclasses.asdict` of it is JSON.
-
-    >>> Job.default("transformer", label_smoothing=0.2).recipe.schedule
-    'inverse-sqrt'
-
-    `model` is "bahdanau" or "transformer", `preset` one of theirs and `changes` what is to differ from it. Tokens are
-    kinds of `train_tokenizer`; "auto" takes characters for scripts without spaces, words for the phrasebook and BPE for
-    the rest. `is_shared` makes one tokenizer of both sides; where None, a transformer shares BPE. `joiner` marks cuts
-    within words in text that comes with them, as "@@ ". `metric` decides which weights are kept: the validation's
-    "loss", "bleu", or "exact", the percentage of sentences that are right to the letter.
-    """
-
-    model: str = "bahdanau"
-    preset: str = "tiny"
-    changes: dict[str, Any] = field(default_factory=dict)
-    corpus: Corpus = field(default_factory=Corpus)
-    recipe: Recipe = field(default_factory=Recipe)
-    source_tokens: str = "auto"
-    target_tokens: str = "auto"
-    vocab_size: int = 8000
-    min_count: int = 1
-    lowercase: bool = False
-    form: str = "NFC"
-    is_shared: bool | None = None
-    joiner: str | None = None
-    batch_size: int | None = 64
-    max_tokens: int | None = None
-    max_length: int | None = 256
-    label_smoothing: float = 0.1
-    metric: str = "loss"
-
-    task: ClassVar[str] = "translate"
-
-    def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
-        if self.metric not in METRICS:
-            raise RegardError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}.")
-        for name in ("vocab_size", "min_count", "batch_size", "max_tokens", "max_length"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= 2**31:
-                raise RegardError(f"{name} must be from 1 to 2**31, got {value}.")
-        if not 0 <= self.label_smoothing < 1:
-            raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")
-
-    @classmethod
-    def default(cls, model: str = "bahdanau", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        """The recipe that suits the model, with what is to differ."""
-        made = Recipe(**{**RECIPES.get(model, {}), **(recipe or {})})
-        return cls(model=model, recipe=made, **changes)
 
 
 class TranslateTask(Learning):
@@ -117,12 +53,23 @@ class TranslateTask(Learning):
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
         self._digest = digest_data(self.train, self.valid)
+        # what nobody has looked at comes first
+        self._judged = [*parts.test, *parts.valid][:JUDGED]
         # built now, so that what does not fit is said before anything is written
         batches = self.batches(0, 1)
-        dropped, self.longest = batches.dropped, batches.longest
+        dropped, self.longest, self.notes = batches.dropped, batches.longest, [self._describe(parts)]
         if dropped:
-            self.notes = [f"{dropped} of {len(self.train)} pairs are too long for max_length or max_tokens: left out."]
+            self.notes.append(
+                f"{dropped} of {len(self.train)} pairs are too long for max_length or max_tokens: left out."
+            )
         self._batch(self.valid, 0, 1)
+
+    def _describe(self, parts: Split) -> str:
+        """What there is to learn from, in a line: columns that were taken the wrong way round show at once."""
+        sides = [[len(ids) for ids in side] for side in zip(*self.train, strict=True)]
+        mean, longest = (" and ".join(f"{x:,.0f}" for x in map(f, sides)) for f in (statistics.fmean, max))
+        first = f"the first: {show_line(parts.train[0][0])[:40]!r} → {show_line(parts.train[0][1])[:40]!r}"
+        return f"{describe_parts(parts, 'pairs')}; {mean} tokens on average, {longest} at most; {first}."
 
     def _encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
         sides = zip(*pairs, strict=True)
@@ -140,7 +87,7 @@ class TranslateTask(Learning):
     def settings(self) -> dict[str, Any]:
         """What decides the run, the data itself by its digest."""
         has_own = self.translator.target_tokenizer is not self.translator.source_tokenizer
-        return {"task": self.job.task, **asdict(self.job), "data_digest": self._digest, "has_target_tokenizer": has_own}
+        return {**self.job.settings, "data_digest": self._digest, "has_target_tokenizer": has_own}
 
     def write_files(self, folder: RunFolder) -> None:
         source, target = self.translator.source_tokenizer, self.translator.target_tokenizer
@@ -176,8 +123,7 @@ class TranslateTask(Learning):
         if self.metric != "loss":
             if holds_parts(fabric):
                 raise RegardError(f"metric must be 'loss' where the weights are in parts, got {self.metric!r}.")
-            speaker = copy.copy(self.translator)
-            speaker.model = cast(Any, getattr(model, "module", model))
+            speaker = self._speak(getattr(model, "module", model))
             said = speaker.translate([source for source, _ in self.asked], beam=1, batch_size=256)
             references = [speaker.join(target) for _, target in self.asked]
             cut = choose_cut(references, self.job.joiner)
@@ -185,19 +131,37 @@ class TranslateTask(Learning):
             found[self.metric] = scores.bleu if self.metric == "bleu" else 100 * scores.exact / scores.count
         return found
 
+    def _speak(self, model: Any) -> Translator:
+        """The translator with these weights."""
+        speaker = copy.copy(self.translator)
+        speaker.model = model
+        return speaker
+
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        speaker = self._speak(load_pretrained(folder.path, device, kinds=(type(self.translator.model),)))
+        found = speaker.translate([source for source, _ in self._judged], beam=1)
+        # by tokens, as the model itself would say the reference
+        meant = [speaker.target_tokenizer.encode(target) for _, target in self._judged]
+        said = [[token for token in one.target_ids if token != EOS] for one in found]
+        return judge_answers(said, meant, "sentences")
+
 
 def train_translator(
-    job: Job, path: str, machine: Machine | None = None, *, is_shown: bool = True, logs: bool = False
-) -> Standing:
-    """Train a translator in a folder, or go on with the one that is there."""
+    job: Job, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False,
+) -> Standing:  # fmt: skip
+    """Train a translator in a folder, or go on with the one that is there; `parts` are the job's, if they are read."""
+
+    if parts is None:
+        job, parts = open_job(job, RunFolder(path))
+    found = parts
 
     def prepare(folder: RunFolder) -> TranslateTask:
-        parts = job.corpus.part()
-        source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
+        source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, found.train)
         torch.manual_seed(job.recipe.seed)
-        return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), parts)
+        return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), found)
 
-    return train_run(path, prepare, job.recipe, machine, is_shown=is_shown, logs=logs)
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
 
 
 def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:

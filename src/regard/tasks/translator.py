@@ -17,7 +17,8 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.data import BOS, EOS, PAD, UNK, Tokenizer, pad
 from regard.models.decode import Decoded, Decoder, State, decode_greedily, sample, search_beam
-from regard.models.pretrained import load_pretrained, read_config
+from regard.models.layout import read_config
+from regard.models.pretrained import load_pretrained
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 

@@ -1,0 +1,53 @@
+"""The folder of a model: its files and what its config.json may say, read without torch: a fault shows at once."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+from regard.models.files import check_folder, name_fault, open_file, read_object
+
+# raise this when a config gains a field, and say here what files without it mean
+FORMAT = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MODELS = {
+    "regard-encoder": ("encoder", "Encoder"),
+    "regard-seq2seq": ("seq2seq", "Seq2Seq"),
+    "regard-transformer": ("transformer", "Transformer"),
+}
+# dtypes as config.json and as safetensors name them
+DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
+# far above what any model here needs, far below what hurts
+MOST_CONFIG_BYTES = 2**20
+RESTORE = "restore it, or save the model again"
+
+Folder = str | os.PathLike[str]
+
+
+def read_config(folder: Folder) -> dict[str, Any]:
+    """What config.json in a local folder says; what the task wrote is its "training"."""
+    place = pathlib.Path(folder)
+    check_folder(place, "name one that a run or save_pretrained wrote")
+    file = place / CONFIG
+    fix = "name a folder that a run or save_pretrained wrote"
+    with open_file(file, fix) as opened:
+        entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
+    if entries.get("model_type") not in [*MODELS]:
+        found = f"model_type {entries.get('model_type')!r:.40}"
+        if entries.get("model_type") == "bert" or "transformers_version" in entries:
+            raise name_fault(file, f"has the {found}, a folder of Hugging Face's", "write hf:FOLDER")
+        raise name_fault(file, f"has the {found}", f"regard loads {', '.join(MODELS)}")
+    number = entries.get("regard_format")
+    if type(number) is not int or number < 1:
+        raise name_fault(file, f"has no regard_format that counts from 1, but {number!r:.40}", RESTORE)
+    if number > FORMAT:
+        raise name_fault(
+            file, f"has regard_format {number}, this regard reads up to {FORMAT}", "install a newer regard"
+        )
+    if entries.get("dtype") not in [*DTYPES]:
+        cause = f"needs a dtype of {', '.join(DTYPES)}, has {entries.get('dtype')!r:.40}"
+        raise name_fault(file, cause, RESTORE)
+    if not isinstance(entries.get("training", {}), dict):
+        raise name_fault(file, "has a training that is not an object of keys", RESTORE)
+    return entries
