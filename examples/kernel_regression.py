@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from regard import attend
+from regard.extras import install
 from regard.mask import Window
 from regard.score import Gaussian
 
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         draw_picture(x, y, fits, out)
     except ImportError:
-        print("no picture: it needs matplotlib, pip install 'regard[plot]'", file=sys.stderr)
+        print(f"no picture: it needs matplotlib, {install('plot')}", file=sys.stderr)
     except OSError as problem:
         parser.error(f"cannot write {out}: {problem.strerror or problem}")
     else:

@@ -16,6 +16,7 @@ from regard import cli
 from regard.cli import app, main
 from regard.cli.files import name_program
 from regard.cli.training import Training
+from regard.extras import install
 
 ASK = ("translate", "tag", "classify", "summarize")
 SRC = pathlib.Path(__file__).parents[2] / "src"
@@ -178,7 +179,7 @@ def test_ctrl_c_in_a_command(command, monkeypatch, run_folder):
 
 def test_a_missing_package(complaint, monkeypatch):
     fail_with(monkeypatch, ModuleNotFoundError("No module named 'lightning.fabric'", name="lightning.fabric"))
-    assert complaint("x") == "This command needs the package lightning: pip install 'regard[train]'."
+    assert complaint("x") == f"This command needs the package lightning: {install('train')}."
 
 
 def test_without_typer(monkeypatch, capsys):
@@ -186,7 +187,7 @@ def test_without_typer(monkeypatch, capsys):
     monkeypatch.delattr(cli, "app")
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main(["--help"]) == 2
-    assert capsys.readouterr().err == "This command needs the package typer: pip install 'regard[train]'.\n"
+    assert capsys.readouterr().err == f"This command needs the package typer: {install('train')}.\n"
 
 
 def test_a_file_that_fails(complaint, monkeypatch):

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from regard.cli.asking import USES
+from regard.cli.asking import USES, find_longest
 from regard.data.tagged import read_tagged
 from regard.tasks.classifier import Classifier
 from regard.tasks.filler import Filler
@@ -123,6 +123,53 @@ def test_what_is_noted(command, finished, tmp_path):
     _, out, err = command("classify", run, "could you introduce dalian", "you", *QUICK)
     assert out.splitlines()[0].endswith("could you introduce dalian")
     assert err == "The end of sentence 1 is not read: this run reads 2 tokens of a text.\n"
+
+
+def read_longest(run) -> int:
+    return json.loads((run / "config.json").read_text())["training"]["longest"]
+
+
+BEYOND = "Longer than any text in training ({} tokens): {}. Expect worse answers.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [("translate", "translate"), ("tag", "tag"), ("classify", "classify"), ("summarize", "summarize"),
+     ("rewrite", "summarize"), ("pretrain", "fill"), ("classify", "embed")],
+)  # fmt: skip
+def test_a_text_beyond_the_training_is_told(command, finished, tmp_path, name, called):
+    run = finished(name)
+    longest = read_longest(run)
+    assert 2 < longest < 60
+    first, word = "___" if called == "fill" else "you", "西安" if name == "translate" else "you"
+    fits, beyond = (" ".join([first, *[word] * (count - 1)]) for count in (longest, longest + 1))
+    status, _, err = command(called, run, fits, beyond, *QUICK)
+    assert status == 0
+    told = [line for line in err.splitlines(keepends=True) if "unknown" not in line]
+    assert told == [BEYOND.format(longest, "sentence 2")]
+    # a run of before says nothing, nor does one whose record is broken
+    config = tmp_path / "run" / "config.json"
+    shutil.copytree(run, config.parent)
+    whole = config.read_text()
+    for record in ('"9"', "true", "-1", "null"):
+        config.write_text(whole.replace(f'"longest": {longest}', f'"longest": {record}'))
+        assert find_longest(config.parent) is None
+    assert "Longer" not in command(called, config.parent, beyond, *QUICK)[2]
+    assert (find_longest(run), find_longest("hf:x")) == (longest, None)
+
+
+def test_the_longest_text_is_that_of_the_training(finished, data):
+    from regard.tasks.tag import TaggedCorpus
+
+    train = TaggedCorpus((str(data("tag")),), limit=80).part().train
+    assert read_longest(finished("tag")) == max(len(words) for words, _ in train)
+
+
+def test_what_is_unknown_is_told_by_all(command, finished):
+    for name, called in (("summarize", "summarize"), ("rewrite", "summarize"), ("pretrain", "fill"), ("tag", "embed")):
+        blank = "___ " if called == "fill" else ""
+        _, _, err = command(called, finished(name), f"{blank}you", f"{blank}you ψψ", *QUICK)
+        assert err == "Parts of sentence 2 are unknown to this run.\n", name
 
 
 COMMANDS = {"translate": "translates", "tag": "tags words", "classify": "labels texts",

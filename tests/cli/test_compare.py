@@ -88,6 +88,9 @@ def test_a_stop_keeps_what_was_measured(command, tmp_path, monkeypatch):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "report.json"]
     # what is done is measured anew, and said to be replaced
     status, _, err = command(*asked)
+    assert status == 2
+    assert f"--out would overwrite {page}: name another file, or add --force" in err
+    status, _, err = command(*asked, "--force")
     assert status == 130
     assert f"{page} is there already, and is replaced at the end." in err
     assert page.exists()
@@ -104,9 +107,11 @@ def test_what_cannot_be_written_is_said_before_any_work(command, name, tmp_path)
 def test_a_file_of_something_else_is_not_replaced(command, tmp_path):
     other = tmp_path / "package.json"
     other.write_text("{}")
-    status, out, err = command("compare", *SMALL, "--out", str(tmp_path / "package.html"))
-    assert (status, out) == (2, "")
-    assert "package.json is not a comparison" in err
+    asked = ("compare", *SMALL, "--out", str(tmp_path / "package.html"))
+    for options, said in (((), f"would overwrite {other}"), (("--force",), "package.json is not a comparison")):
+        status, out, err = command(*asked, *options)
+        assert (status, out) == (2, "")
+        assert said in err
     assert other.read_text() == "{}"
 
 

@@ -171,7 +171,7 @@ def test_the_phrasebook(command, finished):
         ("tag", ["--columns", "1,2"], "--columns is not for {}, which tags words: leave it out"),
         ("classify", ["--tokenize", "zh"], "--tokenize is not for {}, which labels texts: leave it out"),
         ("classify", ["--column", "a"], "--column is not for {}, which labels texts: leave it out"),
-        ("pretrain", ["--output", "a.txt"], "--output is not for {}, which fills in words: leave it out"),
+        ("pretrain", ["--output", "b.txt"], "--output is not for {}, which fills in words: leave it out"),
         ("summarize", ["--lowercase"], "--lowercase is not for {}, which shortens sentences: leave it out"),
         ("tag", ["--data", "nowhere.txt", "--data", "a.txt"], "nowhere.txt does not exist"),
         ("tag", ["--data", "a.txt"], "a.txt, line 1 must have 2 columns"),

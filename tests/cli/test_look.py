@@ -115,7 +115,8 @@ def test_comparisons(command, run_folder, transformer, tmp_path):
     data = read_data(out)
     assert len(data["models"]) == 2
     assert ["北", "京", "<eos>"] in [side["labels"] for side in data["sides"]]
-    assert command("look", transformer, TEXT, "--target", "xi'an", "--other", run_folder, "--out", out, *QUICK)[0] == 0
+    given = ("look", transformer, TEXT, "--target", "xi'an", "--other", run_folder, "--out", out, *QUICK)
+    assert command(*given, "--force")[0] == 0
     assert read_data(out)["models"] == [f"A: {transformer.name}", f"B: {run_folder.name}"]
     names = {(entry["model"], entry["name"]) for entry in read_data(out)["entries"]}
     assert {(0, "decoder.0.attention2"), (1, "decoder")} <= names
@@ -270,7 +271,7 @@ def test_a_page_that_cannot_be_written(complaint, run_folder, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fill)
-    assert "No space left on device" in complaint("look", run_folder, "西安", "--out", out, *QUICK)
+    assert "No space left on device" in complaint("look", run_folder, "西安", "--out", out, "--force", *QUICK)
     assert out.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
 

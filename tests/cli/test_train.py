@@ -38,7 +38,7 @@ def test_what_is_said(train, command, tmp_path):
     lines = err.splitlines()
     assert (status, said, len(lines)) == (0, "", 9)
     assert " to learn from, " in lines[0]
-    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, the first 1 to warm up; a validation every 5 steps.")
+    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, 1 of them to warm up; a validation every 5 steps.")
     assert lines[2].startswith("step 5  epoch 1.0  loss ")
     assert lines[3].endswith("  best")
     assert lines[4].startswith(f"Done (all steps done). {out}: step 10, ")

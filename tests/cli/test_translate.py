@@ -232,7 +232,7 @@ def test_a_full_disk_leaves_the_old_file(complaint, run_folder, tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fill)
-    said = complaint("translate", run_folder, "西安", *QUICK, "--output", file)
+    said = complaint("translate", run_folder, "西安", *QUICK, "--output", file, "--force")
     assert said.startswith(f"{file} cannot be used (No space left on device): ")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]

@@ -164,7 +164,7 @@ def test_the_command_has_every_setting():
     )
     # and each is an option of the command, which has no other that decides what is measured
     options = {name.replace("-", "_") for name in re.findall("--([a-z-]+)", command)}
-    assert options == set(inspect.signature(compare).parameters) - {"out", "numbers"}
+    assert options == set(inspect.signature(compare).parameters) - {"out", "force", "numbers"}
 
 
 def test_hostile_text_stays_text():

@@ -204,3 +204,12 @@ def test_multi30k(data):
     # measured: 0.93 in 0.2 s
     assert real / places > 0.9
     assert seconds < 5
+
+
+def test_the_longest_source_is_that_of_what_is_left():
+    pairs = [([4] * 9, [4]), ([4] * 3, [4] * 2), ([4], [4] * 4)]
+    assert Batches(pairs, batch_size=2).longest == 9
+    assert Batches(pairs, batch_size=2, max_length=6).longest == 3
+    # a target that is too long takes its source with it
+    assert Batches(pairs[1:], batch_size=2, max_tokens=4).longest == 3
+    assert Batches([([4] * 3, [4] * 7), ([4], [4])], batch_size=2, max_length=6).longest == 1

@@ -197,3 +197,8 @@ def test_masks_need_something_to_hide():
     with pytest.raises(RegardError) as error:
         Masked(rows, mask_id=2, vocab_size=2, special={0, 1})
     assert str(error.value) == "all 2 ids of the vocabulary are special: leave some to be guessed."
+
+
+def test_the_longest_sequence_is_that_of_what_is_left():
+    rows = [[4] * 9, [4] * 3, [4]]
+    assert [Rows(rows, batch_size=2, max_length=most).longest for most in (None, 6, 2)] == [9, 3, 1]

@@ -17,6 +17,7 @@ import pytest
 from regard.core import RegardError
 from regard.data import BOS, EOS, PAD, UNK, Tokenizer, read_aligned, read_pairs, train_tokenizer
 from regard.data import tokens as room
+from regard.extras import install
 from tests.wide import wide
 
 pytest.importorskip("tokenizers")
@@ -288,7 +289,7 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch, tmp_path):
     for call in (lambda: train_tokenizer(ENGLISH), lambda: Tokenizer.load(tmp_path)):
         with pytest.raises(RegardError) as error:
             call()
-        assert str(error.value) == "Tokenizers need the package tokenizers: pip install 'regard[text]'."
+        assert str(error.value) == f"Tokenizers need the package tokenizers: {install('text')}."
 
 
 def test_the_room_does_not_need_the_package():

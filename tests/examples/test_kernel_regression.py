@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from examples import kernel_regression as demo
+from regard.extras import install
 
 SEEDS = range(20)
 
@@ -149,7 +150,7 @@ def test_without_matplotlib_the_figures_are_still_printed(tmp_path, capsys, monk
     assert demo.main(["--samples", "10", "--out", str(picture)]) == 0
     printed, complaints = capsys.readouterr()
     assert "learned kernel" in printed
-    assert complaints == "no picture: it needs matplotlib, pip install 'regard[plot]'\n"
+    assert complaints == f"no picture: it needs matplotlib, {install('plot')}\n"
     assert not picture.exists()
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("torchdiffeq")
 
 from regard import attend
 from regard.core import RegardError
+from regard.extras import install
 from regard.layers.floater import Floater, Flow, _step
 from tests.tolerances import assert_close
 from tests.wide import wide
@@ -314,7 +315,7 @@ def test_without_torchdiffeq_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchdiffeq", None)
     with pytest.raises(RegardError) as caught:
         Floater(4)
-    assert str(caught.value) == "Floater needs torchdiffeq, which is not installed: pip install 'regard[ode]'."
+    assert str(caught.value) == f"Floater needs torchdiffeq, which is not installed: {install('ode')}."
 
 
 def test_a_step_has_the_first_five_terms_of_the_series():

@@ -53,7 +53,7 @@ def test_base_is_berts():
             "Config num_hiddens must be even for a GRU in both directions, got 7.",
         ),
         ({"kernel_size": 4}, "Config kernel_size must be odd, got 4."),
-        ({"norm_eps": 0.0}, "Config norm_eps must lie between 0 and 1, got 0.0."),
+        ({"norm_eps": 0.0}, "Config norm_eps must lie in (0, 1), got 0.0."),
         ({"word_dropout": 1.0}, "Config word_dropout must lie in [0, 1), got 1.0."),
         (
             {"vocab_size": 3, "word_dropout": 0.1},

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.models import NadarayaWatson
 from tests.wide import ALL, thin
 
@@ -315,7 +316,7 @@ except regard.RegardError as problem:
     print(problem)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "NadarayaWatson needs scikit-learn 1.6 or later: pip install 'regard[learn]'.\n"
+    assert done.stdout == f"NadarayaWatson needs scikit-learn 1.6 or later: {install('learn')}.\n"
 
 
 def test_importing_models_imports_no_scikit_learn():

@@ -12,6 +12,7 @@ import torch
 
 import regard
 from regard import RegardError
+from regard.extras import install
 from regard.models import pretrained
 from regard.models.layout import read_config
 from regard.models.pretrained import load_pretrained
@@ -282,4 +283,4 @@ def test_the_package_is_named_where_it_is_missing(tmp_path, monkeypatch):
     for call in (lambda: build().save_pretrained(tmp_path / "a"), lambda: load_pretrained(tmp_path)):
         with pytest.raises(RegardError) as error:
             call()
-        assert str(error.value) == "Models on disk need the package safetensors: pip install 'regard[train]'."
+        assert str(error.value) == f"Models on disk need the package safetensors: {install('train')}."

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.tasks.evaluate import choose_cut, evaluate, is_unspaced, score
 from tests.cli.small import PAIRS, build
 
@@ -79,8 +80,9 @@ def test_complaints(monkeypatch):
     with pytest.raises(RegardError, match=r"^tokenize must be one of 13a, intl, zh, char, none, got 'flores200'\.$"):
         score(["a"], ["a"], tokenize="flores200")
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
-    with pytest.raises(RegardError, match=r"^scores need the package sacrebleu: pip install 'regard\[train\]'\.$"):
+    with pytest.raises(RegardError) as error:
         score(["a"], ["a"])
+    assert str(error.value) == f"scores need the package sacrebleu: {install('train')}."
 
 
 @pytest.mark.parametrize(

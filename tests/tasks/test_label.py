@@ -13,6 +13,7 @@ import torch
 
 from regard import RegardError
 from regard.data.rows import NO_LABEL
+from regard.extras import install
 from regard.models import seq2seq
 from regard.tasks.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.folder import RunFolder
@@ -179,7 +180,7 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics.classification", None)
     with pytest.raises(RegardError) as error:
         open_scores(3)
-    assert str(error.value) == "scores of labels need the package torchmetrics: pip install 'regard[train]'."
+    assert str(error.value) == f"scores of labels need the package torchmetrics: {install('train')}."
 
 
 def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):

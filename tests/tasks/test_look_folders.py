@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.tasks import configs
 from regard.tasks.hugging import open_checkpoint
 from regard.tasks.look import look_at
@@ -204,7 +205,7 @@ def test_ids_beyond_the_model(tmp_path):
     ("package", "message"),
     [
         ("transformers", "Hugging Face folders need the package transformers: pip install transformers."),
-        ("tokenizers", "Tokenizers need the package tokenizers: pip install 'regard[text]'."),
+        ("tokenizers", f"Tokenizers need the package tokenizers: {install('text')}."),
         ("PIL", "Pictures need the package pillow: pip install pillow."),
     ],
 )

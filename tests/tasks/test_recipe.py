@@ -11,6 +11,7 @@ import torch
 from torch.optim import lr_scheduler as torches
 
 from regard import RegardError
+from regard.extras import install
 from regard.tasks.recipe import LAUNCHED, Machine, Recipe, holds_parts
 
 WARMUP, TOTAL, LR = 7, 40, 0.3
@@ -144,8 +145,8 @@ def test_a_machine():
 @pytest.mark.parametrize(
     ("package", "logs", "message"),
     [
-        ("lightning.fabric", None, "training needs the package lightning: pip install 'regard[train]'."),
-        ("lightning.fabric.loggers", "x", "logs for TensorBoard need its package: pip install 'regard[logs]'."),
+        ("lightning.fabric", None, f"training needs the package lightning: {install('train')}."),
+        ("lightning.fabric.loggers", "x", f"logs for TensorBoard need its package: {install('logs')}."),
     ],
 )
 def test_missing_packages(monkeypatch, package, logs, message):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.models.encoder import Config, Encoder
 from regard.tasks.lexicon import Lexicon
 from regard.tasks.scores import score_labels, score_words
@@ -83,4 +84,4 @@ def test_without_torchmetrics(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics.functional", None)
     with pytest.raises(RegardError) as caught:
         score_labels(["a"], ["a"], LABELS)
-    assert str(caught.value) == "scores of labels need the package torchmetrics: pip install 'regard[train]'."
+    assert str(caught.value) == f"scores of labels need the package torchmetrics: {install('train')}."

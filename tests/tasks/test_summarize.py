@@ -11,6 +11,7 @@ import torch
 from regard import RegardError
 from regard.data.grammar import split_short
 from regard.data.words import cut_words, join_words
+from regard.extras import install
 from regard.models.encoder import Config, Encoder
 from regard.tasks.corpus import Corpus
 from regard.tasks.label import list_labels
@@ -217,5 +218,5 @@ def test_a_missing_package_is_named(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics", None)
     task = object.__new__(KeepTask)
     assert refuse(task.open_scores, torch.device("cpu")) == (
-        "scores of words need the package torchmetrics: pip install 'regard[train]'."
+        f"scores of words need the package torchmetrics: {install('train')}."
     )

@@ -13,6 +13,7 @@ import torch
 
 from regard import RegardError, views
 from regard.engine.look import look
+from regard.extras import install
 from regard.views import fonts
 from regard.views.figures import colours, compare
 from tests.views.drawing import list_labels, make, pool, write
@@ -159,7 +160,7 @@ def test_what_no_font_has_is_a_box_and_one_warning(tmp_path, monkeypatch):
         write(axes, tmp_path)
     assert [str(x.message) for x in caught] == [
         "No font here has 介 安 的 绍 西, drawn as boxes: install Noto Sans CJK (Debian: fonts-noto-cjk)"
-        " or pip install 'regard[plot]'."
+        f" or {install('plot')}."
     ]
     assert caught[0].filename == __file__
     assert set(list_labels(axes.xaxis)) == {"□"}

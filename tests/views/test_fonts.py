@@ -10,6 +10,7 @@ import warnings
 import pytest
 
 from regard.data import phrasebook
+from regard.extras import install
 from regard.views import draw_alignment, fonts
 from regard.views.sheet import open_sheet
 
@@ -132,7 +133,7 @@ def test_japanese_takes_a_japanese_font_first(monkeypatch):
         (
             "西安",
             "No font here has 安 西, drawn as boxes: install Noto Sans CJK (Debian: fonts-noto-cjk)"
-            " or pip install 'regard[plot]'.",
+            f" or {install('plot')}.",
         ),
         ("한", "No font here has 한, drawn as boxes: install Noto Sans CJK (Debian: fonts-noto-cjk)."),
         ("ก", "No font here has ก, drawn as boxes: install the Noto fonts of their scripts."),
@@ -144,7 +145,7 @@ def test_japanese_takes_a_japanese_font_first(monkeypatch):
         (
             "一丁七万丈三上下不与丐丑专且丕",
             "No font here has 一 丁 七 万 丈 三 上 下 不 与 丐 丑 and 3 more, drawn as boxes: install Noto Sans CJK"
-            " (Debian: fonts-noto-cjk) or pip install 'regard[plot]'.",
+            f" (Debian: fonts-noto-cjk) or {install('plot')}.",
         ),
     ],
 )

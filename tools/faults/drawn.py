@@ -36,8 +36,8 @@ DRAWN = [
         "if (place / WEIGHTS).exists() or (place / INDEX).exists():",
         "list_weights: not (place / INDEX).exists() becomes (place / INDEX).exists()"),
     Fault("models/config.py",
-        'if kind.startswith("int") and name != "pad_id" and value is not None:',
-        'if kind.startswith("int") and name == "pad_id" and value is not None:',
+        'if kind.startswith("int") and name != "pad_id" and value is not None and value < least:',
+        'if kind.startswith("int") and name == "pad_id" and value is not None and value < least:',
         'check_fields: name != "pad_id" becomes name == "pad_id"'),
     Fault("models/nadaraya_watson.py",
         '        """The mean squared error of predicting each sample from all others, at `width_`; computed when '

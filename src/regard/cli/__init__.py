@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from regard.extras import install
 from regard.processor import cap_instructions
 
 # what a command needs beyond torch, and the extra that has all of it
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        return _complain(f"This command needs the package {package}: pip install 'regard[{EXTRAS[package]}]'.")
+        return _complain(f"This command needs the package {package}: {install(EXTRAS[package])}.")
     except OSError as error:
         where = "the output" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None:

@@ -11,18 +11,25 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from regard.cli.files import check_place, name_program, read_lines, read_stream, show_progress, write_lines
+from regard.cli.options import Some
 
 Answer = TypeVar("Answer")
 
-Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
-Text = Annotated[list[str] | None, typer.Argument(help="Sentences; without any, stdin is read, one a line.")]
-Input = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Read sentences from a file, one a line, plain or .gz.")
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a trained run, the --out of regard train.", show_default=False)
 ]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, whole or not at all.")]
-BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences at once.")]
-Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Text = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences.  [default: stdin, one per line]")]
+Input = Annotated[
+    Path | None, Some("FILE", "Read sentences from a file, one per line, plain or .gz.  [default: stdin]")
+]
+Output = Annotated[
+    Path | None, Some("FILE", "Write the answers to a file; one that exists needs --force.  [default: stdout]")
+]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences per batch; more take more memory.")]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Device: auto (a GPU where there is one), cpu, cuda or cuda:N.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 # how the folder of a checkpoint that is no run begins
 OTHER = "hf:"
@@ -36,11 +43,11 @@ USES = {
 }
 
 
-def check_asked(text: list[str] | None, input: Path | None, output: Path | None) -> None:
+def check_asked(text: list[str] | None, input: Path | None, output: Path | None, force: bool) -> None:
     """Complain of what cannot be asked or written before there is work to lose."""
     if text and input is not None:
         raise typer.BadParameter("give sentences or --input, not both")
-    check_place("--output", output)
+    check_place("--output", output, force)
 
 
 def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
@@ -120,6 +127,31 @@ def _print(lines: Iterable[str]) -> None:
     for line in lines:
         print(line)
     sys.stdout.flush()
+
+
+def find_longest(run: str | Path) -> int | None:
+    """The most tokens of a text that a run was trained on; None where it does not say."""
+    from regard.models.layout import read_config
+
+    entries = {} if str(run).startswith(OTHER) else read_config(Path(run).expanduser())
+    longest = entries.get("training", {}).get("longest")
+    return longest if type(longest) is int and longest > 0 else None
+
+
+def name_beyond(run: str | Path) -> Callable[[Sequence[Any]], None]:
+    """What says which sentences go beyond what a run was trained on, by what is in them or by their length."""
+    longest = find_longest(run)
+
+    def note(found: Sequence[Any]) -> None:
+        name_unknown(found)
+        beyond = [number for number, one in enumerate(found, 1) if longest and one.num_tokens > longest]
+        if beyond:
+            which = name_some(beyond, len(found))
+            print(
+                f"Longer than any text in training ({longest} tokens): {which}. Expect worse answers.", file=sys.stderr
+            )
+
+    return note
 
 
 def name_unknown(found: Sequence[Any]) -> None:

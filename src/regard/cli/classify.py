@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import asking
+from regard.cli.files import Force
 
 if TYPE_CHECKING:
     from regard.tasks.classifier import Classified
@@ -24,16 +25,17 @@ def classify(
     text: asking.Text = None,
     input: asking.Input = None,
     output: asking.Output = None,
+    force: Force = False,
     batch_size: asking.BatchSize = 64,
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
     """Label texts with a trained run.
 
-    A line for each goes to stdout: its label, how probable that is, and the text, between tabs. Whatever else is said
-    goes to stderr.
+    Prints one line per text on stdout: its label, the label's probability and the text, separated by tabs. Notes go to
+    stderr.
     """
-    asking.check_asked(text, input, output)
+    asking.check_asked(text, input, output, force)
     asking.check_run(run, device, "classify")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
@@ -41,8 +43,10 @@ def classify(
 
     classifier = Classifier.load(run, device)
 
+    beyond = asking.name_beyond(run)
+
     def note(found: Sequence[Classified]) -> None:
-        asking.name_unknown(found)
+        beyond(found)
         cut = [number for number, one in enumerate(found, 1) if one.num_left_out]
         if cut:
             which, most = asking.name_some(cut, len(found)), classifier.max_length

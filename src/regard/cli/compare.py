@@ -12,11 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.files import check_place
+from regard.cli.files import Force, check_place
+from regard.cli.options import Some
 
 EXAMPLES = """\
   regard compare --quick
-  regard compare --out report.html
+  regard compare --out full.html
   regard compare --lengths 128,512,2048,8192 --width 256 --parts cost --out long.html
   regard compare --equal-parameters --device cuda --out gpu.html
   regard compare --from gpu.json --out again.html"""
@@ -24,44 +25,50 @@ EXAMPLES = """\
 
 def compare(
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The report, one .html; all numbers as .json beside it.")
+        Path, typer.Option(metavar="FILE", help="The report, one .html; all numbers go to a .json of the same name.")
     ] = Path("report.html"),
-    quick: Annotated[bool, typer.Option("--quick", help="Less of everything: under a minute on two cores.")] = False,
+    force: Force = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less of everything, for a first look.")] = False,
     lengths: Annotated[
         str | None,
-        typer.Option(metavar="N,N,…", help="Tokens, for time and memory.  [default: 32 to 4096, quick: to 512]"),
+        Some(
+            "N,N,…", "Sequence lengths for time and memory, three or more.  [default: 32 to 4096; with --quick to 512]"
+        ),
     ] = None,
-    width: Annotated[int, typer.Option(metavar="D", min=1, help="The width d, for time and memory.")] = 64,
-    kernel: Annotated[int, typer.Option(metavar="K", min=3, help="The kernel k of the convolution, odd.")] = 3,
-    heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads of attention.")] = 4,
-    window: Annotated[int, typer.Option(metavar="N", min=2, help="Neighbours that windowed attention regards.")] = 32,
-    widths: Annotated[str, typer.Option(metavar="D,D,…", help="Widths for operations, steps and paths.")] = "32,64,128",
-    kernels: Annotated[str, typer.Option(metavar="K,K,…", help="Kernels for the same.")] = "3,5,7",
-    batches: Annotated[str, typer.Option(metavar="N,N,…", help="Sequences at once, for time and memory.")] = "1,16",
+    width: Annotated[int, typer.Option(metavar="D", min=1, help="Width d of the layers, for time and memory.")] = 64,
+    kernel: Annotated[int, typer.Option(metavar="K", min=3, help="Kernel size k of the convolution, odd.")] = 3,
+    heads: Annotated[int, typer.Option(metavar="N", min=1, help="Attention heads; must divide every width.")] = 4,
+    window: Annotated[int, typer.Option(metavar="N", min=2, help="Window of local attention, in tokens.")] = 32,
+    widths: Annotated[
+        str, typer.Option(metavar="D,D,…", help="Widths for counting operations, sequential steps and path lengths.")
+    ] = "32,64,128",
+    kernels: Annotated[str, typer.Option(metavar="K,K,…", help="Kernel sizes for the same, odd.")] = "3,5,7",
+    batches: Annotated[str, typer.Option(metavar="N,N,…", help="Batch sizes for time and memory.")] = "1,16",
     equal_parameters: Annotated[
-        bool, typer.Option("--equal-parameters", help="Widths with as many parameters as attention's, not one width.")
+        bool,
+        typer.Option("--equal-parameters", help="Compare at equal parameter counts, not at equal widths."),
     ] = False,
     parts: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES", help="Only some: operations, steps, paths, cost, recall, order, digits.  [default: all]"
-        ),
+        Some("NAMES", "Parts to measure: operations, steps, paths, cost, recall, order, digits.  [default: all]"),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same data and weights.")] = 0,
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1.")] = "cpu",
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of data and weights.")] = 0,
+    device: Annotated[str, typer.Option(metavar="NAME", help="Device: cpu, cuda or cuda:N.")] = "cpu",
     numbers: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Report these numbers (.json); measure nothing.")
+        Path | None,
+        Some("FILE", "Report the numbers of this .json again, measuring nothing.  [default: measure]", "--from"),
     ] = None,
 ) -> None:
-    """Measure the table of the textbooks: operations, sequential steps and longest path of each kind of layer.
+    """Measure convolution, recurrence and self-attention side by side.
 
-    And what they leave out: time and memory against length, where one layer becomes cheaper than another, what each can
-    recall from afar and tell of order, and how much data it needs. Stopped, the same command goes on after the parts
-    that are done.
+    The textbooks' table of layer types: operations, sequential steps and maximum path length. And beyond it: time and
+    memory against sequence length, where one layer becomes cheaper than another, what each can recall from afar and
+    tell of order, and how much data it needs. If it is stopped, the same command resumes after the parts that are done.
     """
     data, keep = out.with_suffix(".json"), out.with_name(f"{out.name}.part.json")
     for place in (out, data, keep):
-        check_place("--out", place)
+        # what was begun is gone on with, and what is read is written as it was
+        check_place("--out", place, force or place in (keep, numbers))
     if numbers is not None and (quick or equal_parameters or lengths is not None or parts is not None):
         raise typer.BadParameter("--from measures nothing: it has no use for --quick, --lengths, --parts and the like")
     if out.suffix.lower() not in (".html", ".htm"):

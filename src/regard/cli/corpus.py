@@ -10,22 +10,25 @@ from regard.cli.options import Some
 
 Data = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="A file of pairs (.tsv, .txt, .jsonl, then .gz; .zip), or phrasebook; twice for two files line by line.",
+    Some(
+        "FILE",
+        "Sentence pairs: .tsv, .txt or .jsonl, also as .gz or in a .zip; given twice, two files aligned line by line,"
+        " source and target.  [default: the built-in phrasebook]",
     ),
 ]
-Columns = Annotated[str, typer.Option(metavar="M,N", help="Of a TSV: source and target, counted from 1.")]
-Keys = Annotated[str, typer.Option(metavar="A,B", help="Of JSONL: source and target.")]
-Swap = Annotated[bool, typer.Option("--swap", help="Take the target for the source.")]
-Member = Annotated[str | None, typer.Option(metavar="NAME", help="Of a .zip: the file in it.")]
+Columns = Annotated[str, typer.Option(metavar="M,N", help="Columns of source and target in TSV, from 1.")]
+Keys = Annotated[str, typer.Option(metavar="A,B", help="Keys of source and target in JSONL.")]
+Swap = Annotated[bool, typer.Option("--swap", help="Swap source and target.")]
+Member = Annotated[str | None, Some("NAME", "File to read inside a .zip.  [default: the only one that fits]")]
 LabelColumns = Annotated[
     str | None,
     Some(
-        "M,N", "Of TSV and CSV: text and label, counted from 1 or by their names.  [default: by the first row, or 1,2]"
+        "M,N",
+        "Columns of text and label in TSV and CSV: numbers from 1, or names in the first row.  [default: as the first"
+        " row names them, else 1,2]",
     ),
 ]
-LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Of JSONL: text and label.")]
+LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Keys of text and label in JSONL.")]
 
 
 def read_columns(given: str) -> tuple[int, int]:

@@ -18,14 +18,18 @@ SENTENCE = "介绍一下西安"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run lives.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same run.")] = 0,
-    max_steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to train.")] = 1400,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder of the run; a run that is there is resumed.")
+    ] = Path("runs/demo"),
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Random seed of initial weights, data order and dropout.")
+    ] = 0,
+    max_steps: Annotated[int, typer.Option(metavar="N", min=1, help="Optimizer steps.")] = 1400,
 ) -> None:
-    """Train a small translator on the phrasebook and show what it attends to.
+    """Train a small translator on the built-in phrasebook and show what it attends to.
 
-    A GRU with Bahdanau's attention learns Chinese to English in about two minutes on two cores. Stopped, the same
-    command goes on.
+    A GRU with Bahdanau's attention learns Chinese to English in about two minutes on two cores. If it is stopped, the
+    same command resumes it.
     """
     from regard.tasks.corpus import open_pairs
     from regard.tasks.evaluate import evaluate

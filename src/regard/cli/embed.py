@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from regard.cli import asking
-from regard.cli.files import check_place, read_lines, show_progress
+from regard.cli.files import Force, check_place, read_lines, show_progress
+from regard.cli.options import Some
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,39 +27,45 @@ SUFFIXES = (".npy", ".safetensors", ".jsonl")
 
 
 class Embedded(NamedTuple):
-    """A text, its vector, and how many of its tokens were not read."""
+    """A text, its vector, and how many of its tokens were not read, are unknown, and were read."""
 
     text: str
     vector: Tensor
     num_left_out: int
+    unknown: int
+    num_tokens: int
 
 
 def embed(
     run: Annotated[
-        str, typer.Argument(help="The folder of a trained run, or hf:FOLDER with a BERT in it.", show_default=False)
+        str,
+        typer.Argument(metavar="RUN", help="Folder of a trained run, or hf:FOLDER with a BERT.", show_default=False),
     ],
     text: asking.Text = None,
     input: asking.Input = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Write to a file, whole or not at all: {', '.join(SUFFIXES)}."),
+        Some("FILE", f"Write to a file ({', '.join(SUFFIXES)}); one that exists needs --force.  [default: stdout]"),
     ] = None,
     nearest: Annotated[
         int | None,
-        typer.Option(
-            metavar="K", min=1, help="Instead of vectors, the K sentences of --input nearest to each, by cosine."
+        Some(
+            "K",
+            "Print the K sentences of --input nearest to each text, by cosine similarity.  [default: vectors]",
+            min=1,
         ),
     ] = None,
+    force: Force = False,
     batch_size: asking.BatchSize = 512,
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
-    """Turn texts into vectors, and find those that are near.
+    """Turn texts into vectors (embeddings), and find those that are near.
 
-    A vector a line goes to stdout, as a JSON list; with --nearest a line for each that is found: its cosine, it, and
-    what was asked for, between tabs. Whatever else is said goes to stderr.
+    Prints one vector per line on stdout, as a JSON list; with --nearest one line per sentence found: its cosine
+    similarity, the sentence and the text, separated by tabs. Notes go to stderr.
     """
-    _check(text, input, output, nearest)
+    _check(text, input, output, nearest, force)
     asking.check_run(run, device)
     stored = None if nearest is None or input is None else read_lines(input)
     lines = asking.read_asked(text, input if stored is None else None, is_typed=output is None)
@@ -70,10 +77,17 @@ def embed(
     def ask(texts: Sequence[str], on_progress: Callable[[int, int], None] | None = None) -> list[Embedded]:
         encoded = embedder.read(texts)
         vectors = embedder.embed_read(encoded, batch_size=batch_size, on_progress=on_progress)
-        left_out = (one.num_left_out for one in encoded)
-        return [Embedded(*one) for one in zip(texts, vectors, left_out, strict=True)]
+        unknown = embedder.lexicon.unk_id
+        return [
+            # an empty text stands as one token that is unknown
+            Embedded(text, vector, one.num_left_out, one.ids.count(unknown) if text.strip() else 0, len(one.ids))
+            for text, vector, one in zip(texts, vectors, encoded, strict=True)
+        ]
+
+    beyond = asking.name_beyond(run)
 
     def note(found: Sequence[Embedded]) -> None:
+        beyond(found)
         cut = [number for number, one in enumerate(found, 1) if one.num_left_out]
         if cut:
             which, most = asking.name_some(cut, len(found)), embedder.reading.max_len
@@ -94,13 +108,13 @@ def embed(
     asking.answer(lines, ask, write, note, title="embedding", output=output)
 
 
-def _check(text: list[str] | None, input: Path | None, output: Path | None, nearest: int | None) -> None:
+def _check(text: list[str] | None, input: Path | None, output: Path | None, nearest: int | None, force: bool) -> None:
     """Complain of what does not go together before there is work to lose."""
     if nearest is None:
-        asking.check_asked(text, input, output)
+        asking.check_asked(text, input, output, force)
     elif input is None:
         raise typer.BadParameter("--nearest is among the sentences of a file, add --input")
-    check_place("--output", output)
+    check_place("--output", output, force)
     if output is not None and output.suffix not in SUFFIXES:
         raise typer.BadParameter(f"--output must end in {', '.join(SUFFIXES)}, got {output.name}")
     if nearest is not None and output is not None and output.suffix != ".jsonl":

@@ -8,13 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.options import Some, drop_none, read_changes
-from regard.cli.training import HeldOut, Limit, Valid
+from regard.cli.training import Changes, HeldOut, Limit, Valid
 
 # what a model that learned before decides
 DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
 
-Model = Annotated[str, typer.Option(metavar="NAME", help="attention, gru or cnn.")]
-Metric = Annotated[str | None, Some("NAME", "Which weights are best by: loss, accuracy or f1.  [default: accuracy]")]
+Model = Annotated[
+    str, typer.Option(metavar="NAME", help="Architecture: attention (a Transformer encoder), gru or cnn.")
+]
+Metric = Annotated[
+    str | None,
+    Some("NAME", "Validation metric that selects the best weights: loss, accuracy or f1 (macro).  [default: accuracy]"),
+]
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Texts:
     """What is learned from."""
 
     data: Annotated[
-        list[str] | None, Some("FILE", "What to learn from; repeat for more.  [default: the phrasebook]")
+        list[str] | None,
+        Some("FILE", "Training data; repeat for more files.  [default: the built-in phrasebook]"),
     ] = None
     valid: Valid = None
     held_out: HeldOut = None
@@ -39,34 +45,52 @@ class Texts:
 class Encoding:
     """How large a model is and how it reads; what is not given is left to the task."""
 
-    preset: Annotated[str | None, Some("NAME", "Its size: tiny, small or base.  [default: tiny]")] = None
-    set_: Annotated[
-        list[str] | None, Some("KEY=VALUE", "Change a setting of the model, as num_hiddens=512; repeat.", "--set")
-    ] = None
+    preset: Annotated[str | None, Some("NAME", "Size of the model: tiny, small or base.  [default: tiny]")] = None
+    set_: Changes = None
     start: Annotated[
         str | None,
-        Some("RUN", "Begin from a run of pretrain, or hf:FOLDER with a BERT, and read as it does.", "--from"),
+        Some(
+            "RUN",
+            "Start from a pre-trained encoder, and read as it does: a run of train pretrain, or hf:FOLDER with a"
+            " BERT.  [default: random weights]",
+            "--from",
+        ),
     ] = None
     tokens: Annotated[
-        str | None, Some("KIND", "auto, bpe, words, spaces or characters.  [default: auto, by the text]")
+        str | None,
+        Some(
+            "KIND",
+            "Tokenizer: bpe, words, spaces (split at whitespace), characters, or auto ({tokens}).  [default: auto]",
+        ),
     ] = None
-    vocab_size: Annotated[int | None, Some("N", "Most tokens of the vocabulary.  [default: by the task]")] = None
-    min_count: Annotated[int | None, Some("N", "Rarer tokens are not learned.  [default: 1]", min=1)] = None
+    vocab_size: Annotated[int | None, Some("N", "Maximum vocabulary size, in tokens.  [default: {vocab_size}]")] = None
+    min_count: Annotated[
+        int | None,
+        Some("N", "Minimum frequency of a token; rarer ones are not in the vocabulary.  [default: 1]", min=1),
+    ] = None
     lowercase: Annotated[
         bool | None,
-        Some(None, "Learn from text in lower case.  [default: by the task]", "--lowercase/--keep-case"),
+        Some(None, "Lower-case all text, or keep its case.  [default: {lowercase}]", "--lowercase/--keep-case"),
     ] = None
-    form: Annotated[str | None, Some("FORM", "Unicode: NFC, or NFKC to fold widths.  [default: NFC]")] = None
+    form: Annotated[
+        str | None, Some("FORM", "Unicode normal form: NFC, or NFKC, which folds full-width forms.  [default: NFC]")
+    ] = None
     letters: Annotated[
         bool | None,
-        Some(None, "Read words by their letters, too.  [default: by the task]", "--letters/--no-letters"),
+        Some(None, "Read each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
     ] = None
     batch_size: Annotated[
-        int | None, Some("N", "Texts in a batch.  [default: by the task, or as --max-tokens fits]", min=1)
+        int | None, Some("N", "Texts per batch.  [default: from the size of the data and the model]", min=1)
     ] = None
-    max_tokens: Annotated[int | None, Some("N", "Places in a batch, padding counted.", min=1)] = None
-    max_length: Annotated[int | None, Some("N", "Most tokens of a text.  [default: by the task]", min=1)] = None
-    label_smoothing: Annotated[float | None, Some("X", "Of the labels, in training.  [default: by the task]")] = None
+    max_tokens: Annotated[
+        int | None, Some("N", "Maximum tokens per batch, padding included.  [default: no limit]", min=1)
+    ] = None
+    max_length: Annotated[
+        int | None, Some("N", "Maximum tokens per text: {longer}.  [default: {max_length}]", min=1)
+    ] = None
+    label_smoothing: Annotated[
+        float | None, Some("X", "Label smoothing of the training loss, in [0, 1).  [default: {label_smoothing}]")
+    ] = None
 
     def read(self, **changes: Any) -> dict[str, Any]:
         """What was given of a job; `changes` are settings of the model that have an option of their own."""

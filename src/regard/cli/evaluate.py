@@ -15,7 +15,7 @@ import typer
 
 from regard.cli import asking, scoring
 from regard.cli.corpus import Member, Swap, read_column, read_columns, read_label_columns, read_two
-from regard.cli.files import check_place, write_lines
+from regard.cli.files import Force, check_place, write_lines
 from regard.cli.options import Some, drop_none
 from regard.cli.train_classify import Header
 
@@ -39,49 +39,59 @@ def evaluate(
     run: asking.Run,
     data: Annotated[
         list[str] | None,
-        Some("FILE", "What to ask, as for training; repeat for more.  [default: what the run held out]"),
+        Some("FILE", "Test data, given as for training; repeat for more.  [default: what the run held out]"),
     ] = None,
     columns: Annotated[
         str | None,
-        Some("M,N", "Of TSV and CSV: source and target, or text and label; from 1.  [default: 1,2, or as trained]"),
+        Some(
+            "M,N",
+            "Columns in TSV and CSV, source and target or text and label: numbers from 1, or names for labels. "
+            " [default: 1,2; for labels as in training]",
+        ),
     ] = None,
-    keys: Annotated[str | None, Some("A,B", "Of JSONL, the same.  [default: source,target, or as trained]")] = None,
+    keys: Annotated[
+        str | None, Some("A,B", "The same, keys in JSONL.  [default: source,target; for labels as in training]")
+    ] = None,
     column: Annotated[
-        str | None, Some("NAME", "Of CoNLL-U the tags, of TSV and CSV plain text.  [default: as trained]")
+        str | None,
+        Some("NAME", "Column of the tags in CoNLL-U, or of plain text in TSV and CSV.  [default: as in training]"),
     ] = None,
     header: Header = False,
     swap: Swap = False,
     member: Member = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first so many only.")] = None,
+    limit: Annotated[int | None, Some("N", "Score the first N examples only.  [default: all]", min=1)] = None,
     beam: Annotated[
-        int | None, Some("N", "Of a translator: beginnings to follow; 1 is greedy.  [default: 5]", min=1)
+        int | None, Some("N", "For translation: beam size; 1 is greedy decoding.  [default: 5]", min=1)
     ] = None,
     alpha: Annotated[
-        float | None, Some("X", "Of a translator: length penalty of the beam.  [default: 0.6]", min=0)
+        float | None,
+        Some("X", "For translation: length penalty of beam search, 0 for none.  [default: 0.6]", min=0),
     ] = None,
     batch_size: asking.BatchSize = 64,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Of a translator: case does not count.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="For translation: ignore case.")] = False,
     tokenize: Annotated[
         str | None,
         Some(
             "NAME",
-            "How BLEU cuts words: 13a, intl, zh, char or none; auto is none for a run with a --joiner, zh for"
-            " Chinese, char for other scripts without spaces, else 13a.  [default: auto]",
+            "For translation: sacreBLEU's tokenizer, 13a, intl, zh, char or none; auto is none for a run with a"
+            " --joiner, zh for Chinese, char for other scripts without spaces, else 13a.  [default: auto]",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what the run answers to a file, one a line.")
+        Path | None,
+        Some("FILE", "Write the answers to a file, one per line; one that exists needs --force.  [default: none]"),
     ] = None,
+    force: Force = False,
     device: asking.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
 ) -> None:
-    """Score a trained run on examples it did not learn from.
+    """Score a trained run on test data, which it was not trained on.
 
-    Of a translator, BLEU and chrF with their sacreBLEU signatures, and how many translations are exact. Of a tagger and
-    a classifier, accuracy and F1, for each label too. Of one that shortens sentences, F1 of their words, beside what
-    keeping all and keeping the first would score. Of a pre-trained encoder, the perplexity of hidden words.
+    Translation: BLEU and chrF with their sacreBLEU signatures, and exact matches. Tagging and classification: accuracy
+    and F1, also per label. Sentence compression: F1 of the words, beside the baselines that keep all words and the
+    first words. A pre-trained encoder: perplexity of masked words.
     """
-    check_place("--output", output)
+    check_place("--output", output, force)
     asking.check_run(run, device)
     task = asking.find_task(run) or _guess_task(run)
     given = drop_none({

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 # fewer sentences are done before a bar is read
 MANY = 64
 
@@ -23,14 +25,16 @@ def name_program() -> str:
     return os.path.relpath(called) if called.name == "regard" and not shutil.which("regard") else "regard"
 
 
-def check_place(option: str, path: Path | None) -> None:
-    """Complain of a file that could not be written before there is work to lose."""
+def check_place(option: str, path: Path | None, force: bool = False) -> None:
+    """Complain of a file that could not be written, or is there and is not to be lost, before there is work to lose."""
     if path is None:
         return
     if path.exists() and not path.is_file():
         # a file is replaced, which would be the end of a device
         what = "a folder" if path.is_dir() else "a device or a pipe"
         raise typer.BadParameter(f"{option} must be a file, {path} is {what}")
+    if path.exists() and not force:
+        raise typer.BadParameter(f"{option} would overwrite {path}: name another file, or add --force")
     folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not folder.is_dir():
         raise typer.BadParameter(f"{option} must be in a folder, {folder} is a file")

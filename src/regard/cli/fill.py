@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import asking
+from regard.cli.files import Force
 
 if TYPE_CHECKING:
     from regard.tasks.filler import Filled
@@ -20,22 +21,27 @@ EXAMPLES = """\
 
 def fill(
     run: Annotated[
-        str, typer.Argument(help="The folder of a run of pretrain, or hf:FOLDER of a BERT.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="Folder of a run of train pretrain, or hf:FOLDER with a BERT.", show_default=False
+        ),
     ],
     text: Annotated[
-        list[str] | None, typer.Argument(help="Texts with ___ for words; without any, stdin is read, one a line.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts with ___ for masked words.  [default: stdin, one per line]"),
     ] = None,
     input: asking.Input = None,
     output: asking.Output = None,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Words for each blank.")] = 5,
+    force: Force = False,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates per blank, the most probable first.")] = 5,
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
-    """Guess the words that ___, <mask> or [MASK] stand for.
+    """Predict the words that ___, <mask> or [MASK] stand for.
 
-    The text with the best words goes to stdout, and below it, for each blank, the best words with their probabilities.
+    Prints the text with the best words on stdout, and below it, for each blank, the best words and their probabilities.
     """
-    asking.check_asked(text, input, output)
+    asking.check_asked(text, input, output, force)
     asking.check_run(run, device, "pretrain")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
@@ -51,7 +57,8 @@ def fill(
                 on_progress(len(found), len(lines))
         return found
 
-    asking.answer(lines, ask, _write_json if as_json else _write, title="guessing", output=output)
+    write = _write_json if as_json else _write
+    asking.answer(lines, ask, write, asking.name_beyond(run), title="guessing", output=output)
 
 
 def _write(found: Sequence[Filled]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import asking
-from regard.cli.files import check_place, name_program, read_lines, read_stream
+from regard.cli.files import Force, check_place, name_program, read_lines, read_stream
+from regard.cli.options import Some
 
 if TYPE_CHECKING:
     from regard.tasks.sight import Sight
@@ -36,54 +37,66 @@ MOST_BARS, BAR = 8, 24
 
 def look(
     run: Annotated[
-        str, typer.Argument(help="The folder of a trained run, or hf:FOLDER of a checkpoint.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="Folder of a trained run, or hf:FOLDER of a checkpoint.", show_default=False
+        ),
     ],
     text: Annotated[
-        str | None, typer.Argument(help="The text; without one, stdin is read to its end.", show_default=False)
+        str | None, typer.Argument(metavar="TEXT", help="The text.  [default: all of stdin]", show_default=False)
     ] = None,
-    input: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the text from a file, plain or .gz.")] = None,
+    input: Annotated[Path | None, Some("FILE", "Read the text from a file, plain or .gz.  [default: stdin]")] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What is said.  [default: the model's own words]")
+        str | None, Some("TEXT", "Target to look at, of a translator (teacher forcing).  [default: its own output]")
     ] = None,
-    image: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture, for a vision model.")] = None,
+    image: Annotated[Path | None, Some("FILE", "Image, for a vision model.  [default: none]")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page, one .html that needs no network.")
+        Path | None,
+        Some("FILE", "Write a page of all heads: one .html that needs no network.  [default: the terminal]"),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the most telling head: .png, .svg or .pdf.")
+        Path | None,
+        Some(
+            "FILE",
+            "Draw the most telling head (low entropy, not on the diagonal or the first token): .png, .svg or .pdf."
+            "  [default: none]",
+        ),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep all looks, as .safetensors for Seen.load.")
+        Path | None,
+        Some("FILE", "Save all statistics as .safetensors, which regard.watching.Seen.load reads.  [default: none]"),
     ] = None,
+    force: Force = False,
     other: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Compare with this run; on the page, with --out.")
+        str | None, Some("RUN", "With --out: compare with this run, side by side.  [default: none]")
     ] = None,
     other_text: Annotated[
-        str | None, typer.Option("--with", metavar="TEXT", help="Compare with this text; on the page, with --out.")
+        str | None, Some("TEXT", "With --out: compare with this text, side by side.  [default: none]", "--with")
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Attentions: numbers, names or patterns, by commas.  [default: all]"),
+        Some("NAMES", "Attention layers: indices from 0, names, or patterns as *.2, by commas.  [default: all]"),
     ] = None,
-    heads: Annotated[int, typer.Option(metavar="N", min=1, help="Heads that the page has every weight of.")] = 8,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Largest weights of each token to keep.")] = 16,
-    beam: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Beginnings to follow in translating.  [default: 5]")
-    ] = None,
+    heads: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Heads of which the page has the whole attention matrix.")
+    ] = 8,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Largest weights to keep of each query token.")] = 16,
+    beam: Annotated[int | None, Some("N", "Beam size, of a translator; 1 is greedy.  [default: 5]", min=1)] = None,
     query: Annotated[
-        int | None, typer.Option(metavar="K", help="The token whose row the terminal shows, from 0.")
+        int | None, Some("K", "Show the weights of this token alone in the terminal, from 0.  [default: all tokens]")
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The page's title.  [default: the text]")] = None,
-    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the page's labels.")] = "en",
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
+    title: Annotated[str | None, Some("TEXT", "Title of the page and the picture.  [default: the text]")] = None,
+    lang: Annotated[str, typer.Option(metavar="NAME", help="Language of the page: en or zh.")] = "en",
+    device: asking.Device = "auto",
 ) -> None:
-    """Show what a model attends to in a text.
+    """Show the attention weights of a model on a text.
 
-    A translator says its translation, or --target, once more, a tagger tags, a classifier labels, a pre-trained encoder
-    guesses what ___ stands for, and every attention is seen on the way. Nothing is fetched, and no code out of a folder
-    is run. Without --out the terminal shows the most telling head, or the weights that a label was read by.
+    A translator decodes its own translation, or --target; a tagger tags, a classifier labels, a pre-trained encoder
+    predicts what ___ stands for; all its attention layers are recorded. Without --out the terminal shows the most
+    telling head, or the weights that pooled the text into a label. Nothing is downloaded, and no code from a folder is
+    run.
     """
-    _check(text, input, image, out, picture, save, other, other_text, query, title, lang)
+    _check(text, input, image, out, picture, save, other, other_text, query, title, lang, force)
     given = None if image is not None else _read(text, input)
     for name in (run, other):
         if name is not None:
@@ -126,6 +139,7 @@ def look(
 def _check(
     text: str | None, input: Path | None, image: Path | None, out: Path | None, picture: Path | None,
     save: Path | None, other: str | None, other_text: str | None, query: int | None, title: str | None, lang: str,
+    force: bool,
 ) -> None:  # fmt: skip
     if sum(x is not None for x in (text, input, image)) > 1:
         raise typer.BadParameter("give one of a text, --input and --image")
@@ -138,10 +152,10 @@ def _check(
     if query is not None and (out is not None or picture is not None or save is not None):
         raise typer.BadParameter("--query is for the terminal, leave it out or the files")
     for option, path, ending in (("--out", out, ".html"), ("--save", save, ".safetensors")):
-        check_place(option, path)
+        check_place(option, path, force)
         if path is not None and path.suffix.lower() != ending:
             raise typer.BadParameter(f"{option} must end in {ending}, got {path}")
-    check_place("--picture", picture)
+    check_place("--picture", picture, force)
 
 
 def _read(text: str | None, input: Path | None) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,8 +18,10 @@ def Some(metavar: str | None, help: str, *names: str, **limits: Any) -> Any:  # 
     return typer.Option(*names, metavar=metavar, help=help, show_default=False, **limits)
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def spread(command: Callable[..., None], said: Mapping[str, str] | None = None) -> Callable[..., None]:
     """Show the fields of a command's dataclasses as options in their place; it is called with the dataclasses.
+
+    What their help leaves open, as {lr}, `said` has for this command.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -37,9 +40,9 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         kind: Any = hints[name]
         if is_dataclass(kind):
             inner = groups[name] = get_type_hints(kind, include_extras=True)
-            shown += [_show(field.name, field.default, inner[field.name]) for field in fields(kind)]
+            shown += [_show(field.name, field.default, inner[field.name], said or {}) for field in fields(kind)]
         else:
-            shown.append(_show(name, given.default, kind))
+            shown.append(_show(name, given.default, kind, said or {}))
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
@@ -53,7 +56,12 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _show(name: str, default: Any, kind: Any) -> inspect.Parameter:
+def _show(name: str, default: Any, kind: Any, said: Mapping[str, str]) -> inspect.Parameter:
+    for option in getattr(kind, "__metadata__", ()):
+        if "{" in (option.help or ""):
+            mine = copy.copy(option)
+            mine.help = option.help.format(**said)
+            kind = Annotated[kind.__origin__, mine]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from regard.cli import asking
+from regard.cli.files import Force
 from regard.cli.options import Some
 
 if TYPE_CHECKING:
@@ -24,18 +25,19 @@ def summarize(
     text: asking.Text = None,
     input: asking.Input = None,
     output: asking.Output = None,
+    force: Force = False,
     ratio: Annotated[
-        float | None, Some("X", "Share of the words to keep, above 0 to 1.  [default: as many as are worth it]")
+        float | None, Some("X", "Fraction of the words to keep, in (0, 1].  [default: those more likely kept than not]")
     ] = None,
     batch_size: asking.BatchSize = 64,
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
-    """Shorten sentences with a trained run.
+    """Shorten sentences (sentence compression) with a trained run.
 
-    A shorter sentence a line goes to stdout, whatever else is said to stderr.
+    Prints one shorter sentence per line on stdout, and notes on stderr.
     """
-    asking.check_asked(text, input, output)
+    asking.check_asked(text, input, output, force)
     asking.check_run(run, device, "summarize")
     lines = asking.read_asked(text, input, is_typed=output is None)
 
@@ -43,7 +45,8 @@ def summarize(
 
     summarizer = Summarizer.load(run, device)
     ask = partial(summarizer.summarize, ratio=ratio, batch_size=batch_size)
-    asking.answer(lines, ask, _write_json if as_json else _write, title="shortening", output=output)
+    write = _write_json if as_json else _write
+    asking.answer(lines, ask, write, asking.name_beyond(run), title="shortening", output=output)
 
 
 def _write(found: Sequence[Summary]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import asking
+from regard.cli.files import Force
 
 if TYPE_CHECKING:
     from regard.tasks.tagger import Tagged
@@ -28,13 +29,15 @@ def tag(
     text: asking.Text = None,
     input: asking.Input = None,
     output: asking.Output = None,
+    force: Force = False,
     words: Annotated[
-        bool, typer.Option("--words", help="The words stand between spaces already, punctuation too.")
+        bool, typer.Option("--words", help="The input is tokenised: words and punctuation stand between spaces.")
     ] = False,
     format: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="line: word/TAG, a sentence a line; words: a word and its tag a line; or conllu."
+            metavar="NAME",
+            help="Output format: line (word/TAG, a sentence per line), words (a word and its tag per line) or conllu.",
         ),
     ] = "line",
     batch_size: asking.BatchSize = 64,
@@ -43,9 +46,9 @@ def tag(
 ) -> None:
     """Tag each word of sentences with a trained run.
 
-    The tags go to stdout, whatever else is said to stderr.
+    Prints the tags on stdout, and notes on stderr.
     """
-    asking.check_asked(text, input, output)
+    asking.check_asked(text, input, output, force)
     if format not in FORMATS:
         raise typer.BadParameter(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     if as_json and format != "line":
@@ -64,7 +67,7 @@ def tag(
     write = _write_json if as_json else {"line": _write_lines, "words": _write_words}.get(format)
     if write is None:
         write = partial(_write_conllu, column=_find_column(run))
-    asking.answer(lines, ask, write, asking.name_unknown, title="tagging", output=output)
+    asking.answer(lines, ask, write, asking.name_beyond(run), title="tagging", output=output)
 
 
 def _write_lines(found: Sequence[Tagged]) -> Iterator[str]:

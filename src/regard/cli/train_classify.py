@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,13 +19,23 @@ EXAMPLES = """\
   regard train classify --data reviews.csv --columns review,label --pooling hard --out runs/reviews
   regard train classify --data train.tsv --from hf:models/minilm --out runs/bert"""
 
-Header = Annotated[bool, typer.Option("--header", help="Of TSV and CSV with counted columns: skip the first row.")]
+# defaults that a test compares with the job's
+SAID = {
+    "epochs": "10; from a BERT 4", "lr": "0.001; from a BERT 5e-05", "schedule": "cosine; from a BERT linear",
+    "weight_decay": "0.01", "average": "0.99; from a BERT 0",
+    "tokens": "characters for Chinese and the like, else words", "vocab_size": "20000",
+    "lowercase": "keep case", "letters": "where tokens are words", "max_length": "512",
+    "longer": "the rest of a longer one is not read", "label_smoothing": "0",
+}  # fmt: skip
+Header = Annotated[
+    bool, typer.Option("--header", help="Skip the first row of TSV and CSV, where --columns are numbers.")
+]
 
 
-@spread
+@partial(spread, said=SAID)
 def classify(
     *,
-    out: Out,
+    out: Out = None,
     texts: Texts,
     columns: LabelColumns = None,
     keys: LabelKeys = "text,label",
@@ -33,15 +44,19 @@ def classify(
     encoding: Encoding,
     pooling: Annotated[
         str | None,
-        Some("NAME", "How a text becomes one vector: soft, hard, mean, max or first.  [default: by the task]"),
+        Some(
+            "NAME",
+            "Pooling of a text into one vector: soft or hard (attention), mean, max or first (token).  [default: soft;"
+            " with --from, what that has]",
+        ),
     ] = None,
     metric: Metric = None,
     training: Training,
 ) -> None:
-    """Train a classifier, one label a text, or go on with one.
+    """Train a text classifier, one label per text, or resume a run.
 
-    Reads TSV, CSV and JSONL (.gz, too), and folders with a folder of .txt files for each label. Without --data it
-    learns how polite the sentences of the embedded phrasebook are. Stop it at any moment: the same command goes on, and
+    Reads TSV, CSV and JSONL (also .gz), and folders with one folder of .txt files per label. Without --data it learns
+    how polite the sentences of the built-in phrasebook are. Stop it at any moment: the same command resumes it, and
     comes to the same end.
     """
     chosen, named = read_label_columns(columns), read_two("--keys", keys)

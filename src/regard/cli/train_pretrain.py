@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -17,32 +18,46 @@ EXAMPLES = """\
   regard train pretrain --data reviews.csv --column review --out runs/words
   regard train classify --data train.tsv --from runs/words --out runs/labels"""
 
+# defaults that a test compares with the job's
+SAID = {
+    "epochs": "10", "lr": "0.001; from a BERT 0.0001", "schedule": "cosine; from a BERT linear", "weight_decay": "0.01",
+    "average": "0.998; from a BERT 0", "tokens": "characters for Chinese and the like, else words",
+    "vocab_size": "20000", "lowercase": "keep case", "letters": "off", "max_length": "512",
+    "longer": "longer ones are split", "label_smoothing": "0",
+}  # fmt: skip
 
-@spread
+
+@partial(spread, said=SAID)
 def pretrain(
     *,
-    out: Out,
+    out: Out = None,
     texts: Texts,
     column: Annotated[
         str | None,
-        Some("N", "Of TSV and CSV: the text, counted from 1 or by name.  [default: by the first row, or 1]"),
+        Some(
+            "N",
+            "Column of the text in TSV and CSV: a number from 1, or a name in the first row.  [default: as the first"
+            " row names it, else 1]",
+        ),
     ] = None,
-    key: Annotated[str, typer.Option(metavar="NAME", help="Of JSONL: the text.")] = "text",
+    key: Annotated[str, typer.Option(metavar="NAME", help="Key of the text in JSONL.")] = "text",
     model: Model = "attention",
     encoding: Encoding,
-    rate: Annotated[float | None, Some("X", "Part of the words to hide.  [default: 0.15]")] = None,
+    rate: Annotated[float | None, Some("X", "Fraction of the tokens to mask, in (0, 1).  [default: 0.15]")] = None,
     next_sentence: Annotated[
         bool,
-        typer.Option("--next-sentence", help="Learn also which text follows; a blank line parts two documents."),
+        typer.Option("--next-sentence", help="Add next-sentence prediction; blank lines separate documents."),
     ] = False,
-    metric: Annotated[str | None, Some("NAME", "Which weights are best by: loss or accuracy.  [default: loss]")] = None,
+    metric: Annotated[
+        str | None, Some("NAME", "Validation metric that selects the best weights: loss or accuracy.  [default: loss]")
+    ] = None,
     training: Training,
 ) -> None:
-    """Let an encoder learn from plain text, by guessing hidden words, or go on with one.
+    """Pre-train an encoder on plain text by masked language modelling, or resume a run.
 
-    Reads plain text, a text a line (.txt, .gz, too), folders of it, or the text of TSV, CSV, JSONL and CoNLL-U. Without
-    --data it learns the English of the embedded phrasebook. Train tag, classify and summarize can begin from it, by
-    --from. Stop it at any moment: the same command goes on, and comes to the same end.
+    Reads plain text, one text per line (.txt, also .gz), folders of it, or the text of TSV, CSV, JSONL and CoNLL-U.
+    Without --data it learns the English of the built-in phrasebook. `train tag`, `train classify` and `train summarize`
+    fine-tune it by --from. Stop it at any moment: the same command resumes it, and comes to the same end.
     """
     given = encoding.read()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,14 +18,25 @@ EXAMPLES = """\
   regard train summarize --data pairs.tsv --how rewrite --model transformer --out runs/anew"""
 
 HOWS = ("keep", "rewrite")
+# defaults that a test compares with the job's
+SAID = {
+    "epochs": "10; from a BERT 4", "lr": "0.001; from a BERT 5e-05; bahdanau 0.0015",
+    "schedule": "cosine; from a BERT linear; transformer inverse-sqrt",
+    "weight_decay": "0.01; bahdanau 0; transformer 0.0001",
+    "average": "0.99; from a BERT 0; bahdanau 0.995; transformer 0.998",
+    "tokens": "the words of the data; rewrite: bpe, or characters for Chinese and the like",
+    "vocab_size": "20000; rewrite: 8000", "lowercase": "lower case; rewrite: keep case",
+    "letters": "where tokens are words", "max_length": "512; rewrite: 256",
+    "longer": "longer sentences are not trained on", "label_smoothing": "0; rewrite: 0.1",
+}  # fmt: skip
 # of keep alone
 OWN = {"start": "from", "has_letters": "letters"}
 
 
-@spread
+@partial(spread, said=SAID)
 def summarize(
     *,
-    out: Out,
+    out: Out = None,
     data: Data = None,
     valid: Valid = None,
     columns: Columns = "1,2",
@@ -34,26 +46,32 @@ def summarize(
     held_out: HeldOut = None,
     limit: Limit = None,
     how: Annotated[
-        str, typer.Option(metavar="NAME", help="keep: keep or drop each word; rewrite: say it anew.")
+        str,
+        typer.Option(
+            metavar="NAME", help="keep (extractive: keep or drop each word) or rewrite (abstractive: generate words)."
+        ),
     ] = "keep",
     model: Annotated[
         str | None,
         Some(
-            "NAME", "attention, gru or cnn; to rewrite, bahdanau or transformer.  [default: attention, or bahdanau]"
+            "NAME",
+            "Architecture: attention, gru or cnn; to rewrite, bahdanau or transformer.  [default: attention; rewrite:"
+            " bahdanau]",
         ),
     ] = None,
     encoding: Encoding,
     metric: Annotated[
         str | None,
-        Some("NAME", "Which weights are best by: loss, accuracy or f1; to rewrite, loss, bleu or exact.  [default: f1,"
-             " or loss]"),
+        Some("NAME", "Validation metric that selects the best weights: loss, accuracy or f1 (of the words kept); to"
+             " rewrite, loss, bleu or exact.  [default: f1; rewrite: loss]"),
     ] = None,
     training: Training,
 ) -> None:  # fmt: skip
-    """Train a model that shortens sentences, or go on with one.
+    """Train a model that shortens sentences (sentence compression), or resume a run.
 
-    Reads pairs of a sentence and a shorter one, as train translate does. Without --data it learns to write telegrams of
-    the embedded phrasebook. Stop it at any moment: the same command goes on, and comes to the same end.
+    Reads pairs of a sentence and a shorter one, as `train translate` does. Without --data it learns to turn sentences
+    of the built-in phrasebook into telegrams. Stop it at any moment: the same command resumes it, and comes to the same
+    end.
     """
     if how not in HOWS:
         raise typer.BadParameter(f"--how must be one of {', '.join(HOWS)}, got {how!r}")

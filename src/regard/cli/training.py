@@ -13,20 +13,41 @@ import typer
 
 from regard.cli.files import name_program
 from regard.cli.options import Some, drop_none
+from regard.cli.settings import show_settings
 
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run lives; one that is there goes on.")]
-Valid = Annotated[list[str] | None, Some("FILE", "What to validate by, as --data.  [default: held out of --data]")]
+
+def require(context: typer.Context, out: Path | None) -> Path | None:
+    """Complain of a run without a folder; what is not given is looked at after all that is."""
+    if out is None and not context.params.get("settings"):
+        raise typer.BadParameter("name a folder for the run")
+    return out
+
+
+Out = Annotated[
+    Path | None,
+    Some(
+        "FOLDER", "Folder of the run: its settings, tokenizers, weights, curves. A run there is resumed.  [required]",
+        callback=require,
+    ),
+]  # fmt: skip
+Valid = Annotated[list[str] | None, Some("FILE", "Validation data, given as --data is.  [default: held out of --data]")]
 HeldOut = Annotated[
     float | None,
     Some(
-        "X", "Fraction of --data to validate by, and as much again for the test.  [default: from the size of the data]"
+        "X",
+        "Without --valid: fraction of --data held out for validation, and as much again for the test.  [default: from"
+        " the size of the data]",
     ),
 ]
-Limit = Annotated[int | None, Some("N", "Learn from the first so many only.", min=1)]
-Preset = Annotated[str, typer.Option(metavar="NAME", help="Its size: tiny, small or base.")]
+Limit = Annotated[int | None, Some("N", "Train on the first N examples only.  [default: all]", min=1)]
+Preset = Annotated[str, typer.Option(metavar="NAME", help="Size of the model: tiny, small or base.")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the model, as num_hiddens=512; repeat."),
+    Some(
+        "KEY=VALUE",
+        "Change a setting of the model, as num_hiddens=512; repeat for more.  [default: the preset's; see --settings]",
+        "--set",
+    ),
 ]
 
 
@@ -35,35 +56,91 @@ class Training:
     """How, how long and on what a model is trained."""
 
     epochs: Annotated[
-        int | None, Some("N", "Times to go through the data.  [default: 10, or as suits the model]", min=1)
+        int | None,
+        Some(
+            "N",
+            "Passes over the training data. Ends at --epochs or --max-steps, whichever is reached first."
+            "  [default: {epochs}; more for small data]",
+            min=1,
+        ),
     ] = None
-    max_steps: Annotated[int | None, Some("N", "End after so many steps.", min=1)] = None
-    accumulate: Annotated[int, typer.Option(metavar="N", min=1, help="Batches in a step.")] = 1
-    lr: Annotated[float | None, Some("X", "Learning rate at its top.  [default: by the model]")] = None
-    warmup: Annotated[int | None, Some("N", "Steps to the top.  [default: by the model]", min=0)] = None
+    max_steps: Annotated[
+        int | None,
+        Some(
+            "N",
+            "Optimizer steps. Ends at --epochs or --max-steps, whichever is reached first.  [default: no limit]",
+            min=1,
+        ),
+    ] = None
+    accumulate: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Gradient accumulation: batches per optimizer step.")
+    ] = 1
+    lr: Annotated[float | None, Some("X", "Peak learning rate of AdamW, above 0.  [default: {lr}]")] = None
+    warmup: Annotated[
+        int | None,
+        Some("N", "Steps of linear learning-rate warmup.  [default: from the size of the data and the model]", min=0),
+    ] = None
     schedule: Annotated[
-        str | None, Some("NAME", "constant, linear, cosine or inverse-sqrt.  [default: by the model]")
+        str | None,
+        Some(
+            "NAME",
+            "Learning rate after the warmup: constant, linear or cosine (both fall to 0), or inverse-sqrt."
+            "  [default: {schedule}]",
+        ),
     ] = None
-    weight_decay: Annotated[float | None, Some("X", "Of AdamW.  [default: by the model]")] = None
-    clip: Annotated[float, typer.Option(metavar="X", help="Longest gradient.")] = 1.0
+    weight_decay: Annotated[
+        float | None, Some("X", "Weight decay of AdamW, 0 for none.  [default: {weight_decay}]")
+    ] = None
+    clip: Annotated[
+        float, typer.Option(metavar="X", help="Maximum gradient norm, above 0; larger gradients are clipped to it.")
+    ] = 1.0
     average: Annotated[
-        float | None, Some("X", "Decay of a moving average of the weights; 0 is none.  [default: by the model]")
+        float | None,
+        Some(
+            "X",
+            "Decay of an exponential moving average of the weights, which is then validated and kept: in [0, 1),"
+            " 0 for none.  [default: {average}; 0 with fsdp]",
+        ),
     ] = None
     patience: Annotated[
-        int | None, Some("N", "End after so many validations without a better one; 0 never does.", min=0)
+        int | None,
+        Some("N", "Early stopping: validations in a row without improvement, 0 for never.  [default: never]", min=0),
     ] = None
-    validate_every: Annotated[int | None, Some("N", "Steps.  [default: an epoch]", min=1)] = None
-    save_every: Annotated[int, typer.Option(metavar="N", min=1, help="Steps; validations save too.")] = 500
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed, the same run.")] = 0
-    accelerator: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto"
-    devices: Annotated[str, typer.Option(metavar="N", help="How many, or which: 2, auto or 0,3.")] = "1"
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="auto, ddp or fsdp.")] = "auto"
-    num_nodes: Annotated[int, typer.Option(metavar="N", min=1, help="Machines, under torchrun.")] = 1
-    precision: Annotated[str, typer.Option(metavar="NAME", help="32-true, bf16-mixed, bf16-true or 64-true.")] = (
-        "32-true"
-    )
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write logs for it, too.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while it lasts.")] = False
+    validate_every: Annotated[
+        int | None,
+        Some("N", "Steps from one validation to the next.  [default: from the size of the data and the model]", min=1),
+    ] = None
+    save_every: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Steps from one checkpoint to the next; a validation makes one, too."),
+    ] = 500
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Random seed of initial weights, data order and dropout.")
+    ] = 0
+    accelerator: Annotated[
+        str, typer.Option(metavar="NAME", help="Hardware: auto (a GPU where there is one), cpu or cuda.")
+    ] = "auto"
+    devices: Annotated[
+        str, typer.Option(metavar="N", help="Number of devices, as 2; their indices, as 0,3; or auto for all.")
+    ] = "1"
+    strategy: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Over several devices: auto, ddp (data parallel) or fsdp (sharded weights)."),
+    ] = "auto"
+    num_nodes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of machines; torchrun starts the command on each.")
+    ] = 1
+    precision: Annotated[
+        str, typer.Option(metavar="NAME", help="Numeric precision: 32-true, bf16-mixed, bf16-true or 64-true.")
+    ] = "32-true"
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run's folder, too.")
+    ] = False
+    settings: Annotated[
+        bool,
+        typer.Option("--settings", help="List what --set may change: name, values, default. Trains nothing."),
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on the screen.")] = False
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -79,8 +156,11 @@ class Training:
             }
         )  # fmt: skip
 
-    def run(self, job: Any, out: Path, use: str) -> None:
+    def run(self, job: Any, out: Path | None, use: str) -> None:
         """Train a job in a folder and end the program; `use` is the command for what was trained."""
+        if self.settings or out is None:
+            print("\n".join(show_settings(job)))
+            raise typer.Exit()
         from regard.tasks.folder import RunFolder
         from regard.tasks.plan import open_job
         from regard.tasks.recipe import Machine

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import asking
-from regard.cli.files import check_place
+from regard.cli.files import Force, check_place
+from regard.cli.options import Some
 
 if TYPE_CHECKING:
     from regard.tasks.translator import Translation, Translator
@@ -28,50 +29,55 @@ def translate(
     text: asking.Text = None,
     input: asking.Input = None,
     output: asking.Output = None,
-    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beginnings to follow; 1 is greedy.")] = 5,
-    alpha: Annotated[float, typer.Option(metavar="X", min=0, help="Length penalty of the beam.")] = 0.6,
+    force: Force = False,
+    beam: Annotated[int, typer.Option(metavar="N", min=1, help="Beam size; 1 is greedy decoding.")] = 5,
+    alpha: Annotated[
+        float,
+        typer.Option(metavar="X", min=0, help="Length penalty of beam search: 0 for none, higher for longer output."),
+    ] = 0.6,
     max_len: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Most tokens to say.  [default: by the source]", show_default=False),
+        Some("N", "Maximum tokens per translation.  [default: about twice the source's, plus 20]", min=1),
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw words in place of a beam.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
     temperature: Annotated[
-        float | None, typer.Option(metavar="X", help="With --sample: below 1 surer, above 1 bolder.  [default: 1]")
+        float | None,
+        Some("X", "With --sample: temperature, above 0; lower is more conservative.  [default: 1]"),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="With --sample: from so many words only.")
+        int | None, Some("N", "With --sample: from the N most probable tokens only.  [default: all]", min=1)
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, max=2**63 - 1, help="With --sample: draw the same again.")
+        int | None,
+        Some("N", "With --sample: random seed.  [default: a new one each time]", min=0, max=2**63 - 1),
     ] = None,
     batch_size: asking.BatchSize = 64,
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
     look: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the alignment, or as .html a page of all heads; of several sentences, NAME-1.png and so on.",
+        Some(
+            "FILE",
+            "Draw the alignment (attention of target tokens to source tokens): .png, .svg or .pdf; or .html, a page of"
+            " all heads. Several sentences give NAME-1.png, NAME-2.png, …  [default: no picture]",
         ),
     ] = None,
     layer: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, help="With --look: the decoder layer of a Transformer.  [default: the last but one]"
-        ),
+        Some("N", "With --look: decoder layer of a Transformer, from 0.  [default: the last but one]", min=0),
     ] = None,
 ) -> None:
     """Translate sentences with a trained run.
 
-    A translation a line goes to stdout, whatever else is said to stderr.
+    Prints one translation per line on stdout, and notes on stderr.
     """
-    asking.check_asked(text, input, output)
+    asking.check_asked(text, input, output, force)
     for name, value in (("--temperature", temperature), ("--top-k", top_k), ("--seed", seed)):
         if value is not None and not sample:
             raise typer.BadParameter(f"{name} is for drawing words, add --sample")
     if layer is not None and look is None:
         raise typer.BadParameter("--layer is for pictures, add --look attention.png")
-    check_place("--look", look)
+    check_place("--look", look, force=True)
     is_page = look is not None and look.suffix.lower() == ".html"
     if is_page and layer is not None:
         raise typer.BadParameter("--layer is for pictures, a page has all layers")
@@ -82,6 +88,9 @@ def translate(
         options |= {"temperature": 1.0 if temperature is None else temperature, "top_k": top_k, "seed": seed}
     # what is given is read before the model: a wrong name shows at once
     lines = asking.read_asked(text, input, is_typed=output is None and look is None)
+    if look is not None and lines is not None:
+        for number in range(1, len(lines) + 1):
+            check_place("--look", _place(look, number, len(lines)), force)
     asking.check_run(run, device, "translate")
 
     from regard.tasks.translator import Translator
@@ -92,7 +101,7 @@ def translate(
         check_path(look)
     translator = Translator.load(run, device)
     ask, write = partial(translator.translate, **options), partial(_list_lines, as_json=as_json)
-    found = asking.answer(lines, ask, write, asking.name_unknown, title="translating", output=output)
+    found = asking.answer(lines, ask, write, asking.name_beyond(run), title="translating", output=output)
     if look is not None:
         _draw(found, look, translator if is_page else None)
 
@@ -110,12 +119,17 @@ def _list_lines(found: Sequence[Translation], as_json: bool) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=False)
 
 
+def _place(look: Path, number: int, total: int) -> Path:
+    """The file for one of several sentences."""
+    return look if total == 1 else look.with_stem(f"{look.stem}-{number}")
+
+
 def _draw(found: Sequence[Translation], look: Path, translator: Translator | None) -> None:
     """A picture of each, or with the translator a page."""
     from regard.views import draw_alignment
 
     for number, said in enumerate(found, 1):
-        path = look if len(found) == 1 else look.with_stem(f"{look.stem}-{number}")
+        path = _place(look, number, len(found))
         if said.weights is None:
             print(f"Sentence {number} is empty: no picture.", file=sys.stderr)
             continue

@@ -24,6 +24,7 @@ from regard.compare.cells import (
 from regard.compare.kinds import KINDS
 from regard.compare.settings import PARTS
 from regard.core import RegardError
+from regard.extras import install
 
 if TYPE_CHECKING:
     from regard.compare.comparison import Comparison
@@ -234,7 +235,7 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
         from rich.measure import Measurement
         from rich.text import Text
     except ImportError:
-        raise RegardError("Tables need the package rich: pip install 'regard[plot]'.") from None
+        raise RegardError(f"Tables need the package rich: {install('plot')}.") from None
     if console is None:
         # a pipe has no width: what is read later has room
         console = Console(highlight=False, markup=False)

@@ -43,7 +43,7 @@ class Batches:
 
     A batch has at most `batch_size` pairs, and with `max_tokens` at most so many places: pairs times the longest
     sentence of either side, padding and <eos> included. Pairs with a longer side than `max_length` or `max_tokens` are
-    left out; `dropped` is how many.
+    left out; `dropped` is how many. `longest` is the most tokens of a source that is left.
 
     Every epoch has the same number of batches, and every pair is in one of them. Which pairs meet and in which order
     depends on `seed` and the epoch alone, so `walk(epoch, start)` goes on anywhere at once. Of `world_size`
@@ -68,9 +68,10 @@ class Batches:
     ) -> None:
         self.pairs, self.shuffle, self.seed = pairs, shuffle, seed
         self.rank, self.world_size = rank, world_size
+        lengths = [(len(source), len(target)) for source, target in pairs]
         self._buckets = Buckets(
             # the longer side with its <eos> or <bos>
-            [1 + max(len(source), len(target)) for source, target in pairs],
+            [1 + max(both) for both in lengths],
             batch_size=batch_size,
             max_tokens=max_tokens,
             max_length=max_length,
@@ -81,6 +82,7 @@ class Batches:
             what="pair",
         )
         self.dropped = self._buckets.dropped
+        self.longest = max(lengths[i][0] for i in self._buckets.kept.tolist())
 
     def __len__(self) -> int:
         return len(self._buckets)

@@ -22,7 +22,8 @@ class Buckets:
     >>> len(buckets), [numbers.tolist() for numbers in buckets.walk()]
     (2, [[1, 3], [0, 2]])
 
-    `Batches` tells what holds for an epoch. `what` names a sequence where there are too few.
+    `Batches` tells what holds for an epoch. `kept` are the numbers of the sequences that are not too long. `what` names
+    a sequence where there are too few.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class Buckets:
         places = torch.tensor(lengths, dtype=torch.long).clamp(min=1)
         limits = [limit for limit in (max_length, max_tokens) if limit is not None]
         kept = places <= min(limits) if limits else torch.ones_like(places, dtype=torch.bool)
-        self._kept = kept.nonzero().flatten()
-        self._lengths = places[self._kept]
-        self.dropped = len(places) - len(self._kept)
-        if len(self._kept) < world_size:
+        self.kept = kept.nonzero().flatten()
+        self._lengths = places[self.kept]
+        self.dropped = len(places) - len(self.kept)
+        if len(self.kept) < world_size:
             raise RegardError(
                 f"batches need a {what} for each of {world_size} processes, got {len(places)} {what}s, {self.dropped}"
                 " of them too long: give more, or raise max_length and max_tokens."
@@ -86,7 +87,7 @@ class Buckets:
         order, batches = self._order(epoch)
         for batch in batches[start:]:
             first = self._ends[batch - 1] if batch else 0
-            yield self._kept[order[first : self._ends[batch]][self.rank :: self.world_size]]
+            yield self.kept[order[first : self._ends[batch]][self.rank :: self.world_size]]
 
     def _order(self, epoch: int) -> tuple[Tensor, list[int]]:
         """The kept sequences from longest to shortest, and the order of the batches cut from these."""

@@ -94,6 +94,7 @@ class Rows:
             what=what,
         )
         self.dropped = self._buckets.dropped
+        self.longest = max(lengths[i] for i in self._buckets.kept.tolist())
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -142,6 +143,7 @@ class Masked:
         if not len(self._ordinary):
             raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be guessed.")
         self.rows, self.mask_id, self.rate, self.dropped = rows, mask_id, rate, rows.dropped
+        self.longest = rows.longest
         # so that there is always something to score
         self._first = next((n for n, row in enumerate(rows.sequences) if not never.issuperset(row)), -1)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from regard.core import RegardError
 from regard.core.files import write_whole
+from regard.extras import install
 
 Kind = Literal["bpe", "words", "spaces", "characters"]
 Form = Literal["NFC", "NFKC"]
@@ -231,7 +232,7 @@ def import_tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise RegardError("Tokenizers need the package tokenizers: pip install 'regard[text]'.") from None
+        raise RegardError(f"Tokenizers need the package tokenizers: {install('text')}.") from None
     return tokenizers
 
 

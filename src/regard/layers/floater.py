@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.layers.inputs import check_rate
 from regard.layers.order import check_count, check_offset, check_sequence, find_positions
 
@@ -165,6 +166,6 @@ def _find_solver(adjoint: bool) -> Callable[..., Any]:
     try:
         import torchdiffeq
     except ImportError:
-        raise RegardError("Floater needs torchdiffeq, which is not installed: pip install 'regard[ode]'.") from None
+        raise RegardError(f"Floater needs torchdiffeq, which is not installed: {install('ode')}.") from None
     solver: Callable[..., Any] = torchdiffeq.odeint_adjoint if adjoint else torchdiffeq.odeint
     return solver

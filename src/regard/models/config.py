@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import Field, field, fields
 from types import NoneType
 from typing import Any, TypeVar
 
 from regard.core import RegardError
-from regard.layers.blocks import ACTIVATIONS
-from regard.layers.multihead import SCORES
-from regard.models.parts import POSITIONS, WEIGHS
 
 T = TypeVar("T")
 
@@ -19,30 +16,49 @@ _KINDS: dict[str, Any] = {
     "int": int, "int | None": (int, NoneType), "float": (int, float), "bool": bool, "str": str,
     "tuple[str, ...]": tuple,
 }  # fmt: skip
-NAMED: dict[str, Collection[str]] = {
-    "position": POSITIONS, "score": SCORES, "weigh": WEIGHS, "activation": ACTIVATIONS,
-}  # fmt: skip
 
 
-def check_fields(config: Any, named: Mapping[str, Collection[str]] = NAMED, may_be_zero: Collection[str] = ()) -> None:
-    """Complain unless each field of a dataclass is of its kind, among its names, a rate below one, a count above zero.
+def setting(default: Any, help: str, names: Collection[str] = (), *, least: int = 1, span: str = "[0, 1)") -> Any:
+    """A field of a config with what it is, in a line, and what it may be: one of `names`, a count, a number in `span`.
 
-    `may_be_zero` are counts of what need not be there.
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Config:
+    ...     num_layers: int = setting(4, "layers of the encoder")
+    ...     position: str = setting("none", "positional encoding", ("rotary", "none"))
+    >>> [(x.name, list_values(x), x.metadata["help"]) for x in fields(Config)]
+    [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
     """
-    for field in fields(config):
-        name, value, kind = field.name, getattr(config, field.name), str(field.type)
+    return field(default=default, metadata={"help": help, "names": tuple(names), "least": least, "span": span})
+
+
+def list_values(of: Field[Any]) -> str:
+    """What a setting may be, without a space in it."""
+    if of.metadata["names"]:
+        return "|".join(of.metadata["names"])
+    kind = of.type if isinstance(of.type, str) else of.type.__name__
+    if kind == "float":
+        return str(of.metadata["span"]).replace(" ", "")
+    return f">={of.metadata['least']}" if kind.startswith("int") else "true|false"
+
+
+def check_fields(config: Any) -> None:
+    """Complain unless each `setting` of a dataclass is of its kind and among what it may be."""
+    for one in fields(config):
+        name, value, kind = one.name, getattr(config, one.name), str(one.type)
+        names, least, span = (one.metadata[key] for key in ("names", "least", "span"))
         # True is an int to Python
         if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
             raise RegardError(f"Config {name} must be {kind}, got {value!r}.")
-        if name in named and value not in named[name]:
-            names = ", ".join(map(repr, named[name]))
-            raise RegardError(f"Config {name} must be one of {names}, got {value!r}.")
-        if name.endswith("dropout") and not 0 <= value < 1:
-            raise RegardError(f"Config {name} must lie in [0, 1), got {value}.")
-        if kind.startswith("int") and name != "pad_id" and value is not None:
-            least = 0 if name in may_be_zero else 1
-            if value < least:
-                raise RegardError(f"Config {name} must be at least {least}, got {value}.")
+        if names and value not in names:
+            raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
+        if kind == "float":
+            low, high = (float(x) for x in span[1:-1].split(","))
+            # a span may leave out its lower end; it never has its upper one
+            if not (low < value < high or (value == low and span.startswith("["))):
+                raise RegardError(f"Config {name} must lie in {span}, got {value}.")
+        if kind.startswith("int") and name != "pad_id" and value is not None and value < least:
+            raise RegardError(f"Config {name} must be at least {least}, got {value}.")
 
 
 def check_heads(num_hiddens: int, num_heads: int) -> None:

@@ -32,7 +32,7 @@ __all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder"]
 _HEADS = ("pooling.", "output.", "words.", "next_sentence.")
 # what another's trunk may lack
 _EXTRAS, _SPELLED = ("num_characters", "num_types"), ("spelling", "num_grams")
-_TRUNK = (
+TRUNK = (
     "kind", "vocab_size", "num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "kernel_size",
     "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
     "activation", "pad_id", *_EXTRAS, *_SPELLED,
@@ -176,7 +176,7 @@ class Encoder(Pretrained):
         """
         if not isinstance(other, Encoder):
             raise RegardError(f"Encoder adopts the weights of an Encoder, got {type(other).__name__}.")
-        for name in _TRUNK:
+        for name in TRUNK:
             mine, theirs = getattr(self.config, name), getattr(other.config, name)
             is_new = (name in _EXTRAS and theirs == 0) or (name in _SPELLED and other.config.num_characters == 0)
             if mine != theirs and not is_new:

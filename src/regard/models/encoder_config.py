@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
 from regard.core import RegardError
-from regard.models.config import NAMED, check_fields, check_heads, make_config, take_preset
+from regard.layers.blocks import ACTIVATIONS
+from regard.layers.multihead import SCORES
+from regard.models.config import check_fields, check_heads, make_config, setting, take_preset
+from regard.models.parts import POSITIONS, WEIGHS
 
 HEADS = ("none", "tags", "classes", "words")
 KINDS = ("attention", "gru", "cnn")
@@ -15,7 +18,6 @@ POOLINGS = ("soft", "hard", "mean", "max", "first")
 SPELLINGS = ("letters", "grams", "both")
 # <unk> of our own tokenizers, below which are <pad>, <bos> and <eos>
 UNK = 3
-_NAMED: dict[str, Collection[str]] = {**NAMED, "head": HEADS, "kind": KINDS, "pooling": POOLINGS, "spelling": SPELLINGS}
 
 _SIZES = ("num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "dropout")
 PRESETS: dict[str, dict[str, Any]] = {
@@ -33,73 +35,59 @@ class Config:
     >>> Config.preset("tiny", vocab_size=9716, head="tags", labels=("NOUN", "VERB")).num_hiddens
     128
 
-    `kind` is what mixes positions: self-attention, a GRU (in both directions, half of the width each, where
-    `is_bidirectional`), or a "cnn", convolutions of `kernel_size`. These two know of order by themselves: `position`
-    is of attention alone, as are its `score`, `weigh`, `num_heads`, `ffn_num_hiddens` and their dropouts.
-
-    `embed_dropout` is after the embeddings, `dropout` after each sublayer and before `output`; `attention_dropout` and
-    `ffn_dropout` are within sublayers. `word_dropout` is how many words (ids above 3) training takes for <unk>, id 3,
-    so that it learns what an unknown word is like; `token_dropout` hides words and their letters, as <mask>, the last
-    id. `scales_embedding` multiplies embeddings by √d, as a Transformer does and BERT does not; `start_std` is the
-    deviation they start with, where it is above 0. `num_characters` above 0 has words read by their letters, too:
-    `spelling` by convolutions over "letters", by "grams", runs of letters in `num_grams` rows, or "both". `num_types`
-    above 0 adds a vector for each type of token, as of which sentence it is. `max_len` is a limit for learned positions
-    alone.
-
-    `head` says what `forward` gives: "tags" a label of `labels` for each word, "classes" one for the sequence, "words"
-    the words themselves, "none" hidden states. `pooling` makes one vector of a sequence, and `has_pooler` puts BERT's
-    dense layer with tanh after it; `has_next` has the head that tells a next sentence from another.
+    A GRU and a "cnn" know of order by themselves: `position` is of attention alone, as are its `score`, `weigh`,
+    `num_heads`, `ffn_num_hiddens` and their dropouts. `word_dropout` is of words, ids above 3, and `token_dropout` of
+    words with their letters; <unk> is id 3, <mask> the last. `head` says what `forward` gives: "tags" a label of
+    `labels` for each word, "classes" one for the sequence, "words" the words themselves, "none" hidden states.
     """
 
-    vocab_size: int
-    labels: tuple[str, ...] = ()
-    head: str = "none"
-    kind: str = "attention"
-    num_hiddens: int = 256
-    ffn_num_hiddens: int = 1024
-    num_heads: int = 4
-    num_layers: int = 4
-    num_characters: int = 0
-    spelling: str = "both"
-    num_grams: int = 20_000
-    kernel_size: int = 3
-    is_bidirectional: bool = True
-    dropout: float = 0.1
-    embed_dropout: float = 0.1
-    attention_dropout: float = 0.0
-    ffn_dropout: float = 0.0
-    word_dropout: float = 0.0
-    token_dropout: float = 0.0
-    norm_first: bool = False
-    norm_eps: float = 1e-5
-    has_embed_norm: bool = False
-    scales_embedding: bool = True
-    start_std: float = 0.0
-    position: str = "sinusoidal"
-    max_len: int = 512
-    num_types: int = 0
-    score: str = "dot"
-    weigh: str = "softmax"
-    activation: str = "gelu"
-    pooling: str = "soft"
-    has_pooler: bool = False
-    has_next: bool = False
-    pad_id: int = 0
+    vocab_size: int = setting(MISSING, "tokens of the vocabulary")
+    labels: tuple[str, ...] = setting((), "the labels to predict, in order")
+    head: str = setting("none", "what is predicted: a label a word, one a text, masked words, or nothing", HEADS)
+    kind: str = setting("attention", "what mixes positions: self-attention, a GRU or convolutions", KINDS)
+    num_hiddens: int = setting(256, "width of the hidden states (d_model)")
+    ffn_num_hiddens: int = setting(1024, "width of the feed-forward layers; attention only")
+    num_heads: int = setting(4, "attention heads; must divide num_hiddens; attention only")
+    num_layers: int = setting(4, "number of layers")
+    num_characters: int = setting(0, "characters that words are also read by; 0 for none", least=0)
+    spelling: str = setting("both", "how a word's characters are read: by a CNN, by hashed n-grams, or both", SPELLINGS)
+    num_grams: int = setting(20_000, "hash buckets for character n-grams", least=2)
+    kernel_size: int = setting(3, "kernel size of the convolutions, odd; cnn only")
+    is_bidirectional: bool = setting(True, "whether the GRU reads both ways, num_hiddens / 2 units each; gru only")
+    dropout: float = setting(0.1, "dropout after each sublayer and before the output layer")
+    embed_dropout: float = setting(0.1, "dropout on the embeddings")
+    attention_dropout: float = setting(0.0, "dropout on the attention weights; attention only")
+    ffn_dropout: float = setting(0.0, "dropout inside the feed-forward layers; attention only")
+    word_dropout: float = setting(0.0, "probability that a training token is replaced by <unk>")
+    token_dropout: float = setting(0.0, "probability that a training token is replaced by <mask>")
+    norm_first: bool = setting(False, "layer norm before each sublayer (pre-norm), not after it (post-norm)")
+    norm_eps: float = setting(1e-5, "epsilon of the layer norms", span="(0, 1)")
+    has_embed_norm: bool = setting(False, "layer norm on the embeddings, as in BERT")
+    scales_embedding: bool = setting(True, "multiply embeddings by sqrt(num_hiddens), as the Transformer does")
+    start_std: float = setting(
+        0.0, "standard deviation of the initial embeddings; 0 is 1 / sqrt(num_hiddens)", span="[0, 10)"
+    )
+    position: str = setting("sinusoidal", "positional encoding; attention only", POSITIONS)
+    max_len: int = setting(512, "maximum number of positions; a limit only where position=learned")
+    num_types: int = setting(0, "token types (segments), as in BERT; 0 for none", least=0)
+    score: str = setting("dot", "attention score of a query and a key; attention only", SCORES)
+    weigh: str = setting("softmax", "how attention scores become weights; attention only", WEIGHS)
+    activation: str = setting("gelu", "activation of the feed-forward layers", ACTIVATIONS)
+    pooling: str = setting(
+        "soft", "how a text becomes one vector: soft or hard attention, mean, max or first token", POOLINGS
+    )
+    has_pooler: bool = setting(False, "BERT's pooler, a dense layer with tanh, after the pooling")
+    has_next: bool = setting(False, "a head for next-sentence prediction")
+    pad_id: int = setting(0, "id of the padding token")
 
     def __post_init__(self) -> None:
-        check_fields(self, _NAMED, ("num_characters", "num_types"))
+        check_fields(self)
         if self.kind == "attention":
             check_heads(self.num_hiddens, self.num_heads)
         if self.kind == "gru" and self.is_bidirectional and self.num_hiddens % 2:
             raise RegardError(f"Config num_hiddens must be even for a GRU in both directions, got {self.num_hiddens}.")
         if self.kernel_size % 2 == 0:
             raise RegardError(f"Config kernel_size must be odd, got {self.kernel_size}.")
-        if not 0 < self.norm_eps < 1:
-            raise RegardError(f"Config norm_eps must lie between 0 and 1, got {self.norm_eps}.")
-        if not 0 <= self.start_std < 10:
-            raise RegardError(f"Config start_std must lie in [0, 10), got {self.start_std}.")
-        if self.num_grams < 2:
-            raise RegardError(f"Config num_grams must be at least 2, got {self.num_grams}.")
         if not 0 <= self.pad_id < self.vocab_size:
             raise RegardError(
                 f"Config pad_id must lie in the vocabulary, 0 to {self.vocab_size - 1}, got {self.pad_id}."

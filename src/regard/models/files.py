@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from regard.core import RegardError
+from regard.extras import install
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -140,7 +141,7 @@ def import_safetensors() -> Any:
     try:
         import safetensors.torch
     except ImportError:
-        raise RegardError("Models on disk need the package safetensors: pip install 'regard[train]'.") from None
+        raise RegardError(f"Models on disk need the package safetensors: {install('train')}.") from None
     return safetensors
 
 

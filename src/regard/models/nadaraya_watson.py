@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.core import Mask, RegardError
 from regard.engine import attend, find_weights
+from regard.extras import install
 from regard.mask import Lengths, Window
 from regard.score import Gaussian
 
@@ -23,7 +24,7 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError:
-    raise RegardError("NadarayaWatson needs scikit-learn 1.6 or later: pip install 'regard[learn]'.") from None
+    raise RegardError(f"NadarayaWatson needs scikit-learn 1.6 or later: {install('learn')}.") from None
 
 Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Self, TypeGuard
 
 import torch
@@ -19,6 +19,7 @@ from regard.layers.order import check_count
 from regard.layers.scored import ScoredAttention
 from regard.mask import Full, Lengths
 from regard.mask.integer import misfit_integers
+from regard.models.config import setting
 from regard.models.pretrained import Pretrained
 from regard.models.seq2seq_state import Encoded, Seq2SeqState
 from regard.score import Additive
@@ -50,19 +51,17 @@ class Config:
 
     >>> Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60).num_hiddens
     128
-
-    `attention` names a score: "additive", "dot", "bilinear", "cosine" or "concat".
     """
 
-    src_vocab_size: int
-    tgt_vocab_size: int
-    embed_size: int = 128
-    num_hiddens: int = 256
-    num_layers: int = 2
-    dropout: float = 0.0
-    embed_dropout: float = 0.0
-    is_bidirectional: bool = False
-    attention: str = "additive"
+    src_vocab_size: int = setting(MISSING, "tokens of the source's vocabulary")
+    tgt_vocab_size: int = setting(MISSING, "tokens of the target's vocabulary")
+    embed_size: int = setting(128, "width of the embeddings")
+    num_hiddens: int = setting(256, "hidden units of the GRUs, and width of the attention")
+    num_layers: int = setting(2, "layers of each GRU")
+    dropout: float = setting(0.0, "dropout between the layers of a GRU and on the attention weights")
+    embed_dropout: float = setting(0.0, "dropout on the embeddings")
+    is_bidirectional: bool = setting(False, "whether the encoder reads both ways, num_hiddens / 2 units each")
+    attention: str = setting("additive", "attention score of the decoder's state and the source", ATTENTIONS)
 
     def __post_init__(self) -> None:
         for field in fields(self):

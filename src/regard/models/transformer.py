@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
 import torch
@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.core import RegardError
-from regard.layers.blocks import DecoderBlock, EncoderBlock, PositionWiseFFN
+from regard.layers.blocks import ACTIVATIONS, DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
+from regard.layers.multihead import SCORES
 from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
-from regard.models.config import check_fields, check_heads, make_config, take_preset
+from regard.models.config import check_fields, check_heads, make_config, setting, take_preset
 from regard.models.parts import (
     POSITIONS,
     WEIGHS,
@@ -49,33 +50,29 @@ class Config:
     >>> Config.preset("tiny", vocab_size=9716).num_hiddens
     128
 
-    `target_vocab_size` None means that source and target share one vocabulary. `ties_embeddings` makes one matrix of
-    the target's embeddings and the output layer, and of the source's where the vocabulary is shared. `dropout` is the
-    paper's, after the embeddings and after each sublayer; `attention_dropout` and `ffn_dropout` are within them.
-    `bias` is that of the linear layers of attention. `max_len` is a limit for learned positions alone.
-
+    `target_vocab_size` None means that source and target share one vocabulary, and with `ties_embeddings` one matrix.
     With `norm_first` both stacks end in a norm. Relative positions are shared by the layers of a stack, as in T5.
     """
 
-    vocab_size: int
-    target_vocab_size: int | None = None
-    num_hiddens: int = 512
-    ffn_num_hiddens: int = 2048
-    num_heads: int = 8
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    ffn_dropout: float = 0.0
-    bias: bool = True
-    norm_first: bool = False
-    ties_embeddings: bool = True
-    position: str = "sinusoidal"
-    score: str = "dot"
-    weigh: str = "softmax"
-    activation: str = "relu"
-    pad_id: int = 0
-    max_len: int = 1024
+    vocab_size: int = setting(MISSING, "tokens of the source's vocabulary")
+    target_vocab_size: int | None = setting(None, "tokens of the target's vocabulary; null where it is shared")
+    num_hiddens: int = setting(512, "width of the hidden states (d_model)")
+    ffn_num_hiddens: int = setting(2048, "width of the feed-forward layers")
+    num_heads: int = setting(8, "attention heads; must divide num_hiddens")
+    num_encoder_layers: int = setting(6, "layers of the encoder")
+    num_decoder_layers: int = setting(6, "layers of the decoder")
+    dropout: float = setting(0.1, "dropout on the embeddings and after each sublayer")
+    attention_dropout: float = setting(0.0, "dropout on the attention weights")
+    ffn_dropout: float = setting(0.0, "dropout inside the feed-forward layers")
+    bias: bool = setting(True, "bias in the linear layers of attention")
+    norm_first: bool = setting(False, "layer norm before each sublayer (pre-norm), not after it (post-norm)")
+    ties_embeddings: bool = setting(True, "share the target's embeddings with the output layer (and with the source's)")
+    position: str = setting("sinusoidal", "positional encoding", POSITIONS)
+    score: str = setting("dot", "attention score of a query and a key", SCORES)
+    weigh: str = setting("softmax", "how attention scores become weights", WEIGHS)
+    activation: str = setting("relu", "activation of the feed-forward layers", ACTIVATIONS)
+    pad_id: int = setting(0, "id of the padding token")
+    max_len: int = setting(1024, "maximum number of positions; a limit only where position=learned")
 
     def __post_init__(self) -> None:
         check_fields(self)

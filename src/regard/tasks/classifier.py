@@ -26,6 +26,8 @@ class Classified:
     unknown: int = 0
     # tokens beyond max_length, which were not read
     num_left_out: int = field(default=0, repr=False)
+    # tokens that were
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Classifier:
@@ -62,5 +64,5 @@ class Classifier:
             scores = dict(zip(labels, row.softmax(-1).tolist(), strict=True))
             best = labels[int(row.argmax())]
             unknown = one.ids.count(self.lexicon.unk_id)
-            found.append(Classified(text, best, scores[best], scores, unknown, one.num_left_out))
+            found.append(Classified(text, best, scores[best], scores, unknown, one.num_left_out, len(one.ids)))
         return found

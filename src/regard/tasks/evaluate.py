@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from regard.core import RegardError
+from regard.extras import install
 
 if TYPE_CHECKING:
     from regard.tasks.translator import Translation, Translator
@@ -53,7 +54,7 @@ def score(
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
-        raise RegardError("scores need the package sacrebleu: pip install 'regard[train]'.") from None
+        raise RegardError(f"scores need the package sacrebleu: {install('train')}.") from None
     # force: no warning of text that is tokenised; whoever says "none" knows
     metrics = BLEU(lowercase=lowercase, tokenize=tokenize, force=True), CHRF(lowercase=lowercase)
     bleu, chrf = (metric.corpus_score(list(hypotheses), [list(references)]).score for metric in metrics)

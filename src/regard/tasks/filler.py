@@ -34,11 +34,16 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Filled:
-    """A text with the best word in each blank; `guesses` has the best ones for each."""
+    """A text with the best word in each blank; `guesses` has the best ones for each.
+
+    `unknown` counts the tokens that the model does not know, of `num_tokens` that were read.
+    """
 
     source: str
     text: str
     guesses: tuple[tuple[Guess, ...], ...] = field(repr=False)
+    unknown: int = 0
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Filler:
@@ -89,7 +94,8 @@ class Filler:
             words = self.lexicon.tokenizer.list_tokens(ids)
             guesses.append(tuple(Guess(word.strip(), score) for word, score in zip(words, scores, strict=True)))
         chosen = iter([found[0].word.removeprefix("##") for found in guesses])
-        return Filled(text, BLANK.sub(lambda _: next(chosen), text), tuple(guesses))
+        said, unknown = BLANK.sub(lambda _: next(chosen), text), encoded.ids.count(self.lexicon.unk_id)
+        return Filled(text, said, tuple(guesses), unknown, len(encoded.ids))
 
     @cached_property
     def _wordless(self) -> list[int]:

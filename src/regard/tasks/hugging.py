@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import RegardError
+from regard.extras import install
 from regard.models.files import check_folder, import_safetensors, name_fault, read_header, tell
 from regard.tasks.configs import (
     CONFIG,
@@ -196,7 +197,7 @@ def _read_tokenizer(place: pathlib.Path) -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise RegardError("Tokenizers need the package tokenizers: pip install 'regard[text]'.") from None
+        raise RegardError(f"Tokenizers need the package tokenizers: {install('text')}.") from None
     file = place / TOKENIZER
     with open_inside(file, "save the tokenizer there as a fast one") as opened:
         raw = opened.read(MOST_BYTES + 1)

@@ -138,7 +138,7 @@ class EncoderJob(Planned):
             raise RegardError(
                 f"has_next is for pre-training, a model that gives {self.head} never asks it: leave it out."
             )
-        if changes.get("has_pooler") and not _asks_pooler(self.head, changes.get("has_next", False)):
+        if changes.get("has_pooler") and not asks_pooler(self.head, changes.get("has_next", False)):
             raise RegardError(
                 f"has_pooler is for classes and has_next, a model of {self.head} never asks it: leave it out."
             )
@@ -153,7 +153,7 @@ class EncoderJob(Planned):
                 )
                 return Encoder(config)
             made = replace(trunk.config, head=self.head, labels=tuple(labels), **{"has_next": False, **changes})
-            is_asked = _asks_pooler(made.head, made.has_next)
+            is_asked = asks_pooler(made.head, made.has_next)
             model = Encoder(replace(made, has_pooler=made.has_pooler and is_asked))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:100]
@@ -172,7 +172,8 @@ def _is_bert(start: str) -> bool:
         return False
 
 
-def _asks_pooler(head: str, has_next: bool) -> bool:
+def asks_pooler(head: str, has_next: bool) -> bool:
+    """Whether a model of this head has a use for a pooler."""
     return head == "classes" or has_next
 
 

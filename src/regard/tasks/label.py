@@ -14,6 +14,7 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Labelled, Rows
 from regard.data.split import Split
+from regard.extras import install
 from regard.models.encoder import Encoder
 from regard.models.pretrained import load_pretrained
 from regard.tasks.fit import Standing
@@ -62,7 +63,8 @@ class LabelTask(Learning):
         known = _list_numbers(self.valid[1])
         self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
         # built now, so that what does not fit is said before anything is written
-        dropped, notes = self.batches(0, 1).dropped, [describe_examples(job, train, valid, test)]
+        batches, notes = self.batches(0, 1), [describe_examples(job, train, valid, test)]
+        dropped, self.longest = batches.dropped, batches.longest
         if dropped:
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
         if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
@@ -216,7 +218,7 @@ def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str
     try:
         from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
     except ImportError:
-        raise RegardError("scores of labels need the package torchmetrics: pip install 'regard[train]'.") from None
+        raise RegardError(f"scores of labels need the package torchmetrics: {install('train')}.") from None
     options: dict[str, Any] = {"num_classes": num_labels, "ignore_index": NO_LABEL}
     accuracy = MulticlassAccuracy(average="micro", **options)
     return {"accuracy": accuracy.to(device), "f1": MulticlassF1Score(average="macro", **options).to(device)}

@@ -129,13 +129,13 @@ def describe_plan(job: Any, per_epoch: int) -> str:
 
     >>> from regard.tasks.classify import ClassifyJob
     >>> describe_plan(ClassifyJob.default().fit_batches(28).fit_steps(7), 7)
-    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, the first 60 to warm up; a validation every 31 steps.'
+    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, 60 of them to warm up; a validation every 31 steps.'
     """
     recipe = job.recipe
     total, whole = recipe.count_steps(per_epoch), recipe.epochs * per_epoch
     size = f"{job.batch_size:,}" if job.batch_size else f"{job.max_tokens:,} tokens"
     epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "cut short"
-    warmup = f", the first {recipe.warmup:,} to warm up" if recipe.warmup else ""
+    warmup = f", {recipe.warmup:,} of them to warm up" if recipe.warmup else ""
     every = f"a validation every {recipe.validate_every or per_epoch:,} steps"
     return f"Batches of {size}, {per_epoch:,} steps an epoch, {epochs}: {total:,} steps{warmup}; {every}."
 

@@ -62,7 +62,7 @@ class PretrainTask(Learning):
         )
         self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
         # built now, so that what does not fit is said before anything is written
-        self.batches(0, 1)
+        self.longest = self.batches(0, 1).longest
         asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
         self._asked = len(known := [x for x in asked if x != NO_LABEL])
         usual = Counter(x for ids in self.train.ids for x in ids if x not in lexicon.special).most_common(1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from regard.core import RegardError
+from regard.extras import install
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -126,7 +127,7 @@ class Machine:
         try:
             from lightning.fabric import Fabric
         except ImportError:
-            raise RegardError("training needs the package lightning: pip install 'regard[train]'.") from None
+            raise RegardError(f"training needs the package lightning: {install('train')}.") from None
         devices, strategy, num_nodes = _count_devices(self.devices), self.strategy, self.num_nodes
         if "TORCHELASTIC_RUN_ID" in os.environ:
             devices = int(os.environ["LOCAL_WORLD_SIZE"]) if devices == 1 else devices
@@ -175,4 +176,4 @@ def _open_logger(folder: str) -> Any:
 
         return TensorBoardLogger(folder, name="", version="logs")
     except ImportError:
-        raise RegardError("logs for TensorBoard need its package: pip install 'regard[logs]'.") from None
+        raise RegardError(f"logs for TensorBoard need its package: {install('logs')}.") from None

@@ -27,10 +27,11 @@ class Learning:
     """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
 
     A subclass has `settings`, what decides the run as JSON can hold it, and writes what else its folder needs. `notes`
-    are for whoever begins it.
+    are for whoever begins it; `longest`, the most tokens of a text that is learned from, for whoever asks it.
     """
 
     notes: Sequence[str] = ()
+    longest: int | None = None
     # what would be reached without learning, by the name of what validation measures
     baselines: Mapping[str, float] = {}
 
@@ -54,7 +55,7 @@ class Learning:
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
         self._kept.load_state_dict(weights)
         with say_why(folder.path):
-            self._kept.save_pretrained(folder.path, training=self.settings)
+            self._kept.save_pretrained(folder.path, training={**self.settings, "longest": self.longest})
 
     def check(self, folder: RunFolder) -> None:
         try:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Masked, Rows
+from regard.extras import install
 from regard.models.encoder import Encoder
 from regard.tasks.documents import read_documents
 from regard.tasks.lexicon import Lexicon
@@ -73,7 +74,7 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
     try:
         from torchmetrics.functional import classification
     except ImportError:
-        raise RegardError("scores of labels need the package torchmetrics: pip install 'regard[train]'.") from None
+        raise RegardError(f"scores of labels need the package torchmetrics: {install('train')}.") from None
     has = set(known)
     unknown = Counter(label for label in right if label not in has)
     names = [*known, *sorted(unknown)]

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL
 from regard.data.split import Split
+from regard.extras import install
 from regard.tasks.fit import Standing
 from regard.tasks.label import LabelTask, train_labels
 from regard.tasks.recipe import Machine
@@ -26,7 +27,7 @@ class KeepTask(LabelTask):
             from torchmetrics import MeanMetric
             from torchmetrics.classification import BinaryAccuracy, BinaryF1Score
         except ImportError:
-            raise RegardError("scores of words need the package torchmetrics: pip install 'regard[train]'.") from None
+            raise RegardError(f"scores of words need the package torchmetrics: {install('train')}.") from None
 
         class Share(MeanMetric):
             def update(self, found: Tensor, wanted: Tensor) -> None:  # type: ignore[override]

@@ -6,7 +6,7 @@ import os
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -27,7 +27,8 @@ class Summary:
     """One sentence and its shorter one.
 
     Where words were kept or dropped, `kept` says which of `words`, and `scores` how probable it was that each is kept;
-    a sentence that was written anew has neither.
+    a sentence that was written anew has neither. `unknown` counts the tokens that the model does not know, of
+    `num_tokens` that were read.
     """
 
     source: str
@@ -35,6 +36,8 @@ class Summary:
     kept: tuple[bool, ...] | None = None
     words: tuple[str, ...] = field(default=(), repr=False)
     scores: tuple[float, ...] = field(default=(), repr=False)
+    unknown: int = 0
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,12 @@ class Summarizer:
                     "ratio is for a run that keeps or drops words, and this one writes anew: leave it out."
                 )
             said = self.model.translate(texts, batch_size=batch_size, on_progress=on_progress)
-            return [Summary(one.source, one.text, words=_list_words(one.source)) for one in said]
+            return [
+                Summary(
+                    one.source, one.text, words=_list_words(one.source), unknown=one.unknown, num_tokens=one.num_tokens
+                )
+                for one in said
+            ]
         assert self.lexicon is not None
         lines = [_list_words(text) for text in texts]
         encoded = self.lexicon.encode_words(lines)
@@ -105,7 +113,9 @@ class Summarizer:
         number, found = self.model.config.labels.index(KEEP), []
         for text, words, one, rows in zip(texts, lines, encoded, logits, strict=True):
             scores = rows[one.starts or []].softmax(-1)[:, number].tolist() if words else []
-            found.append(_keep(text, words, choose(scores, ratio), scores))
+            unknown = sum(one.ids[place] == self.lexicon.unk_id for place in one.starts or [])
+            kept = _keep(text, words, choose(scores, ratio), scores)
+            found.append(replace(kept, unknown=unknown, num_tokens=len(one.ids)))
         return found
 
 

@@ -28,12 +28,16 @@ UNSPACED = re.compile(rf"([{HAN}\u0e01-\u0e7f]+)")
 
 @dataclass(frozen=True)
 class Tagged:
-    """One sentence: its words, a tag for each, and how sure the model is of it. `unknown` counts words it never saw."""
+    """One sentence: its words, a tag for each, and how sure the model is of it. `unknown` counts words it never saw.
+
+    `num_tokens` is how many tokens were read.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     scores: tuple[float, ...] = field(repr=False)
     unknown: int = 0
+    num_tokens: int = field(default=0, repr=False, compare=False)
 
 
 class Tagger:
@@ -105,5 +109,5 @@ class Tagger:
             tags = tuple(labels[number] for number in best.indices.tolist()) if words else ()
             scores = tuple(best.values.tolist()) if words else ()
             unknown = sum(one.ids[place] == self.lexicon.unk_id for place in one.starts or [])
-            found.append(Tagged(tuple(words), tags, scores, unknown))
+            found.append(Tagged(tuple(words), tags, scores, unknown, len(one.ids)))
         return found

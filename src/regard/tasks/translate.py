@@ -56,7 +56,8 @@ class TranslateTask(Learning):
         # what nobody has looked at comes first
         self._judged = [*parts.test, *parts.valid][:JUDGED]
         # built now, so that what does not fit is said before anything is written
-        dropped, self.notes = self.batches(0, 1).dropped, [self._describe(parts)]
+        batches = self.batches(0, 1)
+        dropped, self.longest, self.notes = batches.dropped, batches.longest, [self._describe(parts)]
         if dropped:
             self.notes.append(
                 f"{dropped} of {len(self.train)} pairs are too long for max_length or max_tokens: left out."

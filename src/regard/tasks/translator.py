@@ -49,6 +49,11 @@ class Translation:
     source_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
     target_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens of the source were read, <eos> not counted."""
+        return max(0, len(self.source_ids) - 1)
+
 
 class Translator:
     """A model with the tokenizers of both its sides.

@@ -10,6 +10,8 @@ import unicodedata
 import warnings
 from typing import Any
 
+from regard.extras import install
+
 # matplotlib's own, on every machine: Latin, Greek, Cyrillic, Arabic, Hebrew, signs
 PLAIN = "DejaVu Sans"
 # a package on PyPI that carries Noto Sans SC (SIL Open Font License); its code changes matplotlib's settings and is
@@ -101,7 +103,7 @@ def _find_way_out(missing: str) -> str:
     if scripts & {"CJK", "HIRAGANA", "KATAKANA", "HANGUL"}:
         ways.append("install Noto Sans CJK (Debian: fonts-noto-cjk)")
     if scripts & {"CJK", "HIRAGANA", "KATAKANA"} and not _add_packaged():
-        ways[0] += " or pip install 'regard[plot]'"
+        ways[0] += f" or {install('plot')}"
     if scripts - {"CJK", "HIRAGANA", "KATAKANA", "HANGUL"}:
         ways.append("install the Noto fonts of their scripts" if not ways else "the Noto fonts of the other scripts")
     return ", and ".join(ways)

@@ -13,6 +13,7 @@ from typing import Any
 
 from regard.core import RegardError
 from regard.core.files import write_whole
+from regard.extras import install
 
 # no date: the same picture is the same file
 ENDINGS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -39,7 +40,7 @@ def open_sheet() -> Iterator[Any]:
         import matplotlib
         from matplotlib import figure
     except ImportError:
-        raise RegardError("Pictures need the package matplotlib: pip install 'regard[plot]'.") from None
+        raise RegardError(f"Pictures need the package matplotlib: {install('plot')}.") from None
     with matplotlib.rc_context(), warnings.catch_warnings(), _quiet("matplotlib.font_manager"):
         # `choose_fonts` says it in one line
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
