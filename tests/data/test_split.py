@@ -1,13 +1,16 @@
 """Parts by hash: the same everywhere, near-duplicates together, fractions met."""
 
+import itertools
 import random
 import unicodedata
+from collections import Counter
+from operator import itemgetter
 
 import pytest
 
 from regard.core import RegardError
 from regard.data import find_part, read_pairs, split
-from regard.data.split import fold
+from regard.data.split import fold, split_evenly
 
 PAIRS = [(f"Sentence {n}, of {n * n}.", f"Satz {n}") for n in range(20_000)]
 # sha256 of "0\nsentence0" and so on as fractions: 0.88 0.50 0.80 0.29 0.66 0.12 0.61 0.37
@@ -83,3 +86,44 @@ def test_tatoeba_does_not_leak(data):
     assert not sources[0] & sources[2]
     assert not sources[1] & sources[2]
     assert all(0.09 < len(part) / 29_155 < 0.11 for part in parts[1:])
+
+
+def test_labels_are_held_out_in_proportion():
+    chance = random.Random(0)
+    for count, names in ((40, "ab"), (41, "aab"), (200, "abcd"), (97, "aaaaaaab"), (6, "ab")):
+        rows = [(f"text {n}", names[n % len(names)]) for n in range(count)]
+        parts = split_evenly(rows, label=itemgetter(1))
+        assert sorted(itertools.chain(*parts)) == sorted(rows)
+        assert len(parts.valid) == len(parts.test) == max(1, min(count // 5, max(round(count**0.5), count // 20)))
+        for name, total in Counter(label for _, label in rows).items():
+            held = [sum(label == name for _, label in part) for part in parts]
+            # each in proportion, up to one
+            assert all(abs(x - total * len(part) / count) <= 1 for x, part in zip(held, parts, strict=True))
+            assert held[0] > 0
+        # neither order nor label's spelling of others matters
+        mixed = chance.sample(rows, count)
+        assert [sorted(part) for part in split_evenly(mixed, label=itemgetter(1))] == [sorted(part) for part in parts]
+        # another seed holds out others
+        assert count < 10 or split_evenly(rows, label=itemgetter(1), seed=1).valid != parts.valid
+
+
+def test_few_labels_and_near_duplicates_are_learned_from_together():
+    rows = [(f"text {n}", "common") for n in range(30)] + [("rare one", "rare"), ("rare two", "rare")]
+    parts = split_evenly(rows, label=itemgetter(1))
+    assert rows[-1] in parts.train
+    assert rows[-2] in parts.train
+    doubles = [(text, "x") for n in range(20) for text in (f"Hi, {n}!", f"hi {n}", f"HI {n}.")]
+    parts = split_evenly(doubles)
+    for one, other in itertools.combinations(parts, 2):
+        assert not {fold(text) for text, _ in one} & {fold(text) for text, _ in other}
+    assert all(parts)
+    # one text alone is no two parts
+    assert [len(part) for part in split_evenly([("same", str(n)) for n in range(9)])] == [9, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("held_out", "count", "sizes"), [(None, 50_000, 2000), (None, 1000, 50), (0.1, 1000, 100), (0, 9, 0)]
+)
+def test_how_many_are_held_out(held_out, count, sizes):
+    parts = split_evenly([(str(n), "") for n in range(count)], held_out=held_out)
+    assert [len(part) for part in parts] == [count - 2 * sizes, sizes, sizes]

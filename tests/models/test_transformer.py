@@ -11,8 +11,9 @@ from torch import nn
 
 from regard.layers import LearnedPositionalEncoding, MultiHeadAttention
 from regard.mask.integer import recall_range, remember_range
+from regard.models.config import POSITIONS
 from regard.models.decode import decode_greedily, search_beam
-from regard.models.transformer import POSITIONS, Config, Transformer, TransformerState
+from regard.models.transformer import Config, Transformer, TransformerState
 from tests.models.small import LENS, SMALL, SOURCE, TARGET, VOCAB, assert_same, build, draw
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -73,8 +74,13 @@ class Line:
             raise RegardError("it is lost")
 
 
-def learn_plainly(task: Line, recipe: Recipe, steps: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights after so many steps, and their average, without any of what is tested."""
+def learn_plainly(
+    task: Line, recipe: Recipe, steps: int, ends: Callable[[int], int] | None = None
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The weights after so many steps, and their average, without any of what is tested.
+
+    `ends` says, by the step, where the run is to end.
+    """
     model, optimizer = task.model, torch.optim.AdamW(
         task.model.parameters(), betas=(recipe.beta1, recipe.beta2), weight_decay=recipe.weight_decay
     )  # fmt: skip
@@ -84,7 +90,7 @@ def learn_plainly(task: Line, recipe: Recipe, steps: int) -> tuple[dict[str, Ten
         for start in range(0, len(batches), recipe.accumulate):
             group = batches[start : start + recipe.accumulate]
             x, y = (torch.cat(parts) for parts in zip(*group, strict=True))
-            optimizer.param_groups[0]["lr"] = recipe.rate(step, steps)
+            optimizer.param_groups[0]["lr"] = recipe.rate(step, ends(step) if ends else steps)
             optimizer.zero_grad()
             (((model(x) - y) ** 2).sum() / len(x)).backward()
             if recipe.clip:

@@ -13,8 +13,9 @@ from torch import nn
 from regard import RegardError
 from regard.tasks import fit as fitting
 from regard.tasks.folder import RunFolder
+from regard.tasks.recipe import Recipe
 from regard.tasks.signals import heed_signals
-from tests.tasks.line import Line, assert_same, stop_at
+from tests.tasks.line import Line, assert_near, assert_same, learn_plainly, stop_at
 
 pytest.importorskip("lightning")
 
@@ -142,3 +143,51 @@ def test_the_seed_decides(run):
     states = [run(Line(dropout=0.3), f"run{at}", seed=seed, epochs=1)[1] for at, seed in enumerate((1, 1, 2))]
     assert_same(states[0], states[1])
     assert not torch.equal(states[0]["model"]["0.weight"], states[2]["model"]["0.weight"])
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_a_run_that_is_extended_twice_and_cut_short(run, schedule):
+    recipe = {"schedule": schedule, "validate_every": 1, "epochs": 99, "average": 0.5, "save_every": 3, "lr": 0.03}
+    for end in (3, 6):
+        standing, _ = run(Line(), "moved", max_steps=end, **recipe)
+        assert (standing.step, standing.ended) == (end, "steps")
+    standing, _ = run(Line(then=stop_at(2)), "moved", max_steps=20, **recipe)
+    assert (standing.step, standing.ended) == (8, "SIGTERM")
+    standing, state = run(Line(), "moved", max_steps=10, **recipe)
+    assert (standing.step, standing.ended) == (10, "steps")
+    if schedule == "constant":
+        assert_same(state, run(Line(), "planned", max_steps=10, **recipe)[1])
+    # the rate falls towards the end that is planned at each step
+    ends = [3] * 3 + [6] * 3 + [20] * 2 + [10] * 2
+    weights, average = learn_plainly(Line(), Recipe(**recipe), 10, ends=ends.__getitem__)
+    assert_near(state["model"], weights)
+    assert_near(state["average"], average)
+
+
+def test_patience_may_be_moved_too(run):
+    def found():
+        return iter([3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5])
+
+    recipe = {"validate_every": 1, "epochs": 99, "max_steps": 8}
+    assert run(Line(found=found()), patience=2, **recipe)[0].step == 4
+    standing, _ = run(Line(found=iter([2.5] * 9)), patience=4, **recipe)
+    assert (standing.step, standing.ended) == (6, "patience")
+    # none at all
+    standing, _ = run(Line(found=iter([2.5] * 9)), patience=0, **recipe)
+    assert (standing.step, standing.ended) == (8, "steps")
+
+
+def test_of_equals_the_surer_is_kept(run):
+    class Sure(Line):
+        metric, more_is_better = "accuracy", True
+
+        def validate(self, model, fabric):
+            return next(self.found)
+
+    pairs = [(50, 1.0), (75, 2.0), (75, 3.0), (75, 1.5), (50, 0.1)]
+    found = [{"loss": loss, "accuracy": accuracy} for accuracy, loss in pairs]
+    standing, _ = run(Sure(found=iter(found)), validate_every=1, max_steps=5, epochs=99)
+    assert (standing.best, standing.best_step, standing.best_loss) == (75, 4, 1.5)
+    # which is no better one, for patience
+    standing, _ = run(Sure(found=iter(found)), "patient", validate_every=1, max_steps=5, epochs=99, patience=2)
+    assert (standing.best_step, standing.ended) == (4, "patience")

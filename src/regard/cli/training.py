@@ -164,8 +164,10 @@ class Training:
         from regard.tasks.folder import RunFolder
         from regard.tasks.plan import open_job
         from regard.tasks.recipe import Machine
+        from regard.tasks.settings import check_settings
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
+        check_settings(job)
         folder = RunFolder(out)
         folder.check()
         # read before torch and its like are loaded: what is wrong with a file shows at once

@@ -10,18 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.core import Bias, RegardError
+from regard.core import Bias, RegardError, names
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import check_rate, check_rows
 from regard.layers.multihead import MultiHeadAttention, SelfAttention
 from regard.mask import Causal
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(functional, name) for name in names.ACTIVATIONS}
 
 
 class PositionWiseFFN(nn.Module):

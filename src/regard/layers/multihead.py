@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Bias, Mask, RegardError, Score, Weigh
+from regard import score as scores
+from regard.core import Bias, Mask, RegardError, Score, Weigh, names
 from regard.engine.check import as_mask, as_score, as_weigh
 from regard.engine.weights import make_weights
 from regard.layers.attention import Attention
@@ -20,20 +21,12 @@ from regard.layers.linear import apply_together
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
 from regard.mask.integer import recall_range
-from regard.score import Additive, Bilinear, Concat, Cosine, Dot, Gaussian
 from regard.weigh import Softmax
 
 Scoring = Score | Callable[[Tensor, Tensor], Tensor]
 
 # scores by name; their learned tensors are parameters of the layer, called score_ and the term's own name for them
-SCORES: dict[str, type[Score]] = {
-    "dot": Dot,
-    "additive": Additive,
-    "bilinear": Bilinear,
-    "cosine": Cosine,
-    "concat": Concat,
-    "gaussian": Gaussian,
-}
+SCORES: dict[str, type[Score]] = {name: getattr(scores, name.capitalize()) for name in names.SCORES}
 
 
 class MultiHeadAttention(Attention):

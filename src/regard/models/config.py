@@ -18,6 +18,9 @@ _KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "alibi", "none")
+
+
 def setting(default: Any, help: str, names: Collection[str] = (), *, least: int = 1, span: str = "[0, 1)") -> Any:
     """A field of a config with what it is, in a line, and what it may be: one of `names`, a count, a number in `span`.
 

@@ -21,7 +21,7 @@ from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask.integer import vouch
-from regard.models.encoder_config import HEADS, KINDS, POOLINGS, PRESETS, SPELLINGS, UNK, Config
+from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
 from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
 from regard.models.pretrained import Pretrained
 from regard.models.word_head import WordHead
@@ -30,13 +30,6 @@ __all__ = ["HEADS", "KINDS", "POOLINGS", "PRESETS", "Config", "Encoder"]
 
 # a model's own, whatever it adopts
 _HEADS = ("pooling.", "output.", "words.", "next_sentence.")
-# what another's trunk may lack
-_EXTRAS, _SPELLED = ("num_characters", "num_types"), ("spelling", "num_grams")
-TRUNK = (
-    "kind", "vocab_size", "num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "kernel_size",
-    "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
-    "activation", "pad_id", *_EXTRAS, *_SPELLED,
-)  # fmt: skip
 
 
 class Encoder(Pretrained):
@@ -178,7 +171,7 @@ class Encoder(Pretrained):
             raise RegardError(f"Encoder adopts the weights of an Encoder, got {type(other).__name__}.")
         for name in TRUNK:
             mine, theirs = getattr(self.config, name), getattr(other.config, name)
-            is_new = (name in _EXTRAS and theirs == 0) or (name in _SPELLED and other.config.num_characters == 0)
+            is_new = (name in EXTRAS and theirs == 0) or (name in SPELLED and other.config.num_characters == 0)
             if mine != theirs and not is_new:
                 raise RegardError(
                     f"Encoder cannot adopt: its {name} is {mine!r}, the other's {theirs!r}; make them equal."

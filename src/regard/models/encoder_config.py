@@ -7,10 +7,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
 from regard.core import RegardError
-from regard.layers.blocks import ACTIVATIONS
-from regard.layers.multihead import SCORES
-from regard.models.config import check_fields, check_heads, make_config, setting, take_preset
-from regard.models.parts import POSITIONS, WEIGHS
+from regard.core.names import ACTIVATIONS, SCORES, WEIGHS
+from regard.models.config import POSITIONS, check_fields, check_heads, make_config, setting, take_preset
 
 HEADS = ("none", "tags", "classes", "words")
 KINDS = ("attention", "gru", "cnn")
@@ -26,6 +24,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     # BERT's own
     "base": dict(zip(_SIZES, (768, 3072, 12, 12, 0.1), strict=True)),
 }
+
+
+# what another's trunk may lack
+EXTRAS, SPELLED = ("num_characters", "num_types"), ("spelling", "num_grams")
+# what it must have in common with one that begins from it
+TRUNK = (
+    "kind", "vocab_size", "num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "kernel_size",
+    "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
+    "activation", "pad_id", *EXTRAS, *SPELLED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.core import RegardError, Weigh
+from regard import weigh as weighers
+from regard.core import RegardError, Weigh, names
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask.integer import misfit_integers
-from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "alibi", "none")
-WEIGHS: dict[str, type[Weigh]] = {x.__name__.lower(): x for x in (Softmax, Relu, Sigmoid, Entmax, Sparsemax, Hard)}
+WEIGHS: dict[str, type[Weigh]] = {name: getattr(weighers, name.capitalize()) for name in names.WEIGHS}
 
 
 class Attending(Protocol):

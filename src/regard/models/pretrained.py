@@ -199,7 +199,7 @@ class _Undrawn(TorchFunctionMode):
         if getattr(func, "__module__", None) == "torch.nn.init" or func in DRAWS:
             # by which of the two, torch has not always agreed
             return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
+        return (torch.empty if func in (torch.randn, torch.rand) else func)(*args, **kwargs)
 
 
 def _outline(kind: type[Model], config: Any, dtype: str) -> Model:

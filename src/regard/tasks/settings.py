@@ -6,15 +6,13 @@ from dataclasses import Field, fields, replace
 from typing import Any, NamedTuple
 
 from regard.data.wordpiece import WordPiece
-from regard.models import seq2seq, transformer
+from regard.models import seq2seq_config, transformer_config
 from regard.models.config import list_values
-from regard.models.encoder import TRUNK, Config
-from regard.models.encoder_config import UNK
+from regard.models.encoder_config import TRUNK, UNK, Config
 from regard.tasks import job as encoder_job
-from regard.tasks import translate
+from regard.tasks import translate_job
 from regard.tasks.job import EncoderJob, asks_pooler, check_changes
 from regard.tasks.pretrain_job import NEXT, PretrainJob
-from regard.tasks.start import open_start
 from regard.tasks.translate_job import Job
 
 
@@ -39,16 +37,22 @@ def list_settings(job: Job | EncoderJob) -> list[Setting]:
     return [_describe(x, config) for x in fields(config) if x.name not in fixed]
 
 
+def check_settings(job: Job | EncoderJob) -> None:
+    """Complain of a preset or a change that the model of a job has not; one that begins from another is seen there."""
+    if not (isinstance(job, EncoderJob) and job.start):
+        list_settings(job)
+
+
 def _describe(field: Field[Any], config: Any) -> Setting:
     return Setting(field.name, list_values(field), getattr(config, field.name), field.metadata["help"])
 
 
 def _configure(job: Job) -> tuple[Any, set[str]]:
-    kind = seq2seq.Config if job.model == "bahdanau" else transformer.Config
-    changes = check_changes(job.model, kind, job.changes, translate.FIXED)
+    kind: Any = seq2seq_config.Config if job.model == "bahdanau" else transformer_config.Config
+    changes = check_changes(job.model, kind, job.changes, translate_job.FIXED)
     # sizes of vocabularies are for the data to say
-    sizes = (UNK, UNK) if kind is seq2seq.Config else (UNK,)
-    return kind.preset(job.preset, *sizes, **changes), set(translate.FIXED)
+    sizes = (UNK, UNK) if kind is seq2seq_config.Config else (UNK,)
+    return kind.preset(job.preset, *sizes, **changes), set(translate_job.FIXED)
 
 
 def _configure_encoder(job: EncoderJob) -> tuple[Config, set[str]]:
@@ -61,6 +65,9 @@ def _configure_encoder(job: EncoderJob) -> tuple[Config, set[str]]:
     if job.start is None:
         # <mask> stands behind <unk>
         return Config.preset(job.preset, UNK + 2, kind=job.model, **given), fixed
+    # brings torch
+    from regard.tasks.start import open_start
+
     trunk, lexicon = open_start(job.start)
     if isinstance(lexicon.tokenizer, WordPiece):
         fixed |= {"word_dropout", "token_dropout"}

@@ -29,7 +29,7 @@ from regard.tasks.job import check_changes
 from regard.tasks.plan import open_job
 from regard.tasks.recipe import Machine, holds_parts
 from regard.tasks.run import Learning, describe_parts, digest_data, train_run
-from regard.tasks.translate_job import METRICS, Job
+from regard.tasks.translate_job import FIXED, METRICS, Job
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
 from regard.tasks.verdict import JUDGED, judge_answers
 from regard.views.labels import show_line
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 # so many sentences of the validation are translated, where their translations decide
 ASKED = 1000
-# settings of a model that its tokenizers decide
-FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
 
 
 class TranslateTask(Learning):

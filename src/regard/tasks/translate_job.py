@@ -24,6 +24,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "average": 0.998,
     },
 }
+# settings of a model that its tokenizers decide
+FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
 # whether more is better, by what validation may decide by
 METRICS = {"loss": False, "bleu": True, "exact": True}
 

@@ -201,9 +201,9 @@ def _held(call: Call) -> float:
     # the rule itself: `tile` may leave out a part of a composed mask that covers the probe
     rule = None if isinstance(call.mask, Full) else call.mask(*probe.index())
     parts = (rule, None if call.bias is None else call.bias.tile(probe))
-    shape = tuple(torch.broadcast_shapes(*(x.shape for x in parts if x is not None)))
-    shape = (1,) * (4 - len(shape)) + shape
-    full = (s.b, s.h, s.n, s.m)
+    # not by torch.broadcast_shapes, whose first call loads sympy
+    shapes = [(1,) * (4 - x.ndim) + tuple(x.shape) for x in parts if x is not None]
+    shape, full = map(max, *shapes, (1,) * 4), (s.b, s.h, s.n, s.m)
     count = 1
     for size, whole in zip(shape, full, strict=True):
         count *= whole if size > 1 else 1
