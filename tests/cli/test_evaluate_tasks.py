@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 
 import pytest
 
@@ -37,7 +38,11 @@ def test_tags(command, finished, data, tmp_path):
     assert len(out.read_text().splitlines()) == 30
     _, said, _ = command("evaluate", run, "--data", file, "--limit", "30", *QUICK)
     lines = said.splitlines()
-    assert lines[0].split() == ["accuracy", f"{row['accuracy']:.2f}", str(sum(right)), "of", str(len(right))]
+    counts = Counter(tag for _, tags in asked for tag in tags)
+    usual = max(sorted(counts), key=counts.get)
+    assert (row["usual"], row["baseline"]) == (usual, pytest.approx(100 * counts[usual] / len(right)))
+    shown = f"{sum(right)} of {len(right)}; always saying {usual}: {row['baseline']:.2f}"
+    assert lines[0].split() == ["accuracy", f"{row['accuracy']:.2f}", *shown.split()]
     assert lines[1].split()[:3] == ["mean", "F1", f"{row['f1']:.2f}"]
     assert lines[4].split() == ["label", "precision", "recall", "F1", "count"]
     assert lines[5].split()[4] == str(max(label["count"] for label in row["labels"].values()))

@@ -126,7 +126,11 @@ def score_encoder(run: Path, asked: Sequence[Any], device: str, batch_size: int)
     options: dict[str, Any] = {"limit": filler.max_length, "rate": hidden, "batch_size": batch_size}
     ask = partial(score_words, filler.model, filler.lexicon, asked, **options)
     scores, seconds = clock("guessing", len(asked), ask)
-    rows = [f"perplexity {scores.perplexity:8.2f}", f"accuracy   {scores.accuracy:8.2f}   of {scores.count} words"]
+    rows = [
+        f"perplexity {scores.perplexity:8.2f}",
+        f"accuracy   {scores.accuracy:8.2f}   of {scores.count} words;"
+        f" always guessing the most frequent: {scores.baseline:.2f}",
+    ]
     if scores.next is not None:
         rows.append(f"next       {scores.next:8.2f}   second texts told from others")
     return Result(asdict(scores), rows, [], seconds, len(asked))
@@ -138,7 +142,8 @@ def _show_labels(scores: LabelScores) -> tuple[list[str], list[str]]:
 
     right = round(scores.accuracy * scores.count / 100)
     rows = [
-        f"accuracy  {scores.accuracy:6.2f}   {right} of {scores.count}",
+        f"accuracy  {scores.accuracy:6.2f}   {right} of {scores.count};"
+        f" always saying {show_line(scores.usual)}: {scores.baseline:.2f}",
         f"mean F1   {scores.f1:6.2f}   of {len(scores.labels)} labels",
     ]
     width = max(5, *(len(show_line(name)) for name in scores.labels))

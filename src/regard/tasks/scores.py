@@ -36,6 +36,7 @@ class LabelScore:
 class LabelScores:
     """Accuracy, and the mean over labels of F1, from 0 to 100, of `count` labels.
 
+    `baseline` is the accuracy of saying nothing but `usual`, the most frequent of the right labels.
     `confusions` are (right, said, how often), the most frequent first. `unknown` counts the labels that the model does
     not have, and which it therefore never says.
     """
@@ -43,6 +44,8 @@ class LabelScores:
     accuracy: float
     f1: float
     count: int
+    baseline: float
+    usual: str
     labels: dict[str, LabelScore] = field(repr=False)
     confusions: list[tuple[str, str, int]] = field(repr=False)
     unknown: dict[str, int] = field(repr=False)
@@ -50,11 +53,15 @@ class LabelScores:
 
 @dataclass(frozen=True)
 class WordScores:
-    """Of `count` words that were hidden, how well they are guessed; `next` is of second texts, where these are."""
+    """Of `count` words that were hidden, how well they are guessed; `next` is of second texts, where these are.
+
+    `baseline` is the accuracy of guessing nothing but the most frequent of them.
+    """
 
     perplexity: float
     accuracy: float
     count: int
+    baseline: float
     next: float | None = None
 
 
@@ -62,8 +69,8 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
     """The scores of labels against the right ones; `known` are all that the model can say.
 
     >>> found = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "x"], ["a", "b"])
-    >>> found.accuracy, found.labels["a"].recall, found.confusions, found.unknown
-    (50.0, 100.0, [('b', 'a', 1), ('x', 'a', 1)], {'x': 1})
+    >>> found.accuracy, found.baseline, found.labels["a"].recall, found.confusions, found.unknown
+    (50.0, 50.0, 100.0, [('b', 'a', 1), ('x', 'a', 1)], {'x': 1})
 
     A label that is not known is wrong whatever is said. One that is neither said nor right does not count in `f1`.
     """
@@ -96,9 +103,9 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
             rows[name] = LabelScore(precision, recall, own, counts[name])
     wrong = Counter((b, a) for a, b in zip(said, right, strict=True) if a != b)
     confusions = [(*pair, times) for pair, times in sorted(wrong.items(), key=lambda item: (-item[1], item[0]))]
-    return LabelScores(
-        100 * float(accuracy), 100 * float(f1), len(said), rows, confusions, dict(sorted(unknown.items()))
-    )
+    usual, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    shares = 100 * float(accuracy), 100 * float(f1), len(said), 100 * times / len(right)
+    return LabelScores(*shares, usual, rows, confusions, dict(sorted(unknown.items())))
 
 
 @torch.no_grad()
@@ -119,6 +126,7 @@ def score_words(
     )  # fmt: skip
     place, done = next(model.parameters()).device, 0
     loss = right = count = follows = 0.0
+    asked: Counter[int] = Counter()
     with pause_training(model):
         for batch in hidden.walk():
             here = batch.to(place)
@@ -128,11 +136,13 @@ def score_words(
             words, wanted = model.predict_words(states[chosen]).float(), here.labels[chosen]
             loss += float(functional.cross_entropy(words, wanted, reduction="sum"))
             right, count = right + float((words.argmax(-1) == wanted).sum()), count + len(wanted)
+            asked.update(wanted.tolist())
             if part.others is not None:
                 others = torch.tensor([part.others[number] for number in batch.numbers.tolist()])
                 follows += float((model.predict_next(states, here.lengths).argmax(-1).cpu() == others).sum())
             done += len(batch.numbers)
             if on_progress is not None:
                 on_progress(done, len(part.ids))
+    usual = max(asked.values(), default=0)
     score = None if part.others is None else 100 * follows / len(part.ids)
-    return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), score)
+    return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), 100 * usual / count, score)
