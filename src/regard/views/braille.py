@@ -21,8 +21,8 @@ def plot(
     >>> ["".join(letter for letter, _ in line) for line in lines], limits
     (['⠑⢄⠀⠀', '⠀⠀⠑⢄'], (0, 1, 1.0, 2.0))
 
-    A point that is not a number parts its curve. Where curves cross, the later lies on top. `span` is low and high, where
-    they are not those of the points.
+    A point that is not a number parts its curve. Where curves cross, the later lies on top. `span` is low and high,
+    where they are not those of the points.
     """
     finite = [point for curve in curves.values() for point in curve if math.isfinite(point[1])]
     if not finite:

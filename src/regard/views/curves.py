@@ -35,8 +35,9 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
     ...     "<svg" in pathlib.Path(folder, "curves.svg").read_text(encoding="utf-8")
     True
 
-    The best point of each validation is marked. Accuracies and the like have an axis from 0 to 100. A line may lack any of them; None, NaN and infinity are shown as ×.
-    Of two lines with the same step, as after a resumed run, the later counts.
+    The best point of each validation is marked. Accuracies and the like have an axis from 0 to 100. A line may lack any
+    of them; None, NaN and infinity are shown as ×. Of two lines with the same step, as after a resumed run, the later
+    counts.
     """
     place = check_path(path)
     curves = _read_history(history)
@@ -58,7 +59,7 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
 def find_span(names: Iterable[str], values: Iterable[float]) -> tuple[float, float] | None:
     """The axis of curves that are all shares, of 100 or of 1; None where one is something else, or is off such an axis.
 
-    >>> find_span(["valid_accuracy"], [91.5, 97.0]), find_span(["f1"], [0.2, 0.7]), find_span(["accuracy", "loss"], [1.0])
+    >>> find_span(["valid_accuracy"], [91.5, 97.0]), find_span(["f1"], [0.2, 0.7]), find_span(["f1", "loss"], [1.0])
     ((0.0, 100.0), (0.0, 1.0), None)
     """
     are_shares = [any(word in SHARES for word in name.lower().split("_")) for name in names]

@@ -43,8 +43,9 @@ def live(*names: str, title: str = "", console: Any = None) -> Board:
     >>> board.series["loss"]
     [(0.0, 1.0), (1.0, 0.5), (2.0, 0.3333333333333333)]
 
-    Without names, every name that `add` brings has a curve. Accuracies and the like alone are drawn from 0 to 100. Drawn at most five times a second, and at the end. Where
-    the output is no terminal, once, at the end. It goes to the error stream, as the progress of a training does.
+    Without names, every name that `add` brings has a curve. Accuracies and the like alone are drawn from 0 to 100.
+    Drawn at most five times a second, and at the end. Where the output is no terminal, once, at the end. It goes to the
+    error stream, as the progress of a training does.
     """
     return Board(names, title, console)
 

@@ -35,6 +35,11 @@ def find_english(texts: list[str]) -> list[str]:
     return [text for text in texts if whole.fullmatch(text) or text in VOCABULARY]
 
 
+def read_words(page) -> list[str]:
+    """All that is said, but for the words of the text itself, which are nobody's to translate."""
+    return [text for text in page.evaluate(WORDS) if text not in pages.TEXT.split()]
+
+
 def test_every_word_is_there_in_both_languages():
     for key, word in VOCABULARY.items():
         assert set(word) == {"en", "zh"}, key
@@ -64,8 +69,7 @@ def test_chinese_leaves_no_english_word(visit, name):
         else:
             page.click(f"#tab-{tab}")
         page.wait_for_timeout(100)
-        # words of the text itself are nobody's to translate
-        texts = [text for text in page.evaluate(WORDS) if text not in pages.TEXT.split()]
+        texts = read_words(page)
         assert not find_english(texts), tab
         assert sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts) > 15
         if tab == "help":
@@ -79,7 +83,7 @@ def test_changing_the_language_changes_what_is_shown(visit):
     assert not [text for text in page.evaluate(WORDS) if re.search("[\u4e00-\u9fff]", text) and text != "中文"]
     page.select_option("select:has(option[value=zh])", "zh")
     assert page.inner_text("#tab-text") == "文本"
-    assert not find_english(page.evaluate(WORDS))
+    assert not find_english(read_words(page))
     page.select_option("select:has(option[value=zh])", "en")
     assert page.inner_text("#tab-text") == "Text"
 
