@@ -107,11 +107,11 @@ def test_each_part_has_its_share_of_what_is_left(monkeypatch):
     monkeypatch.setattr(run, "MEASURES", measures)
     found = run.measure(Settings().quicken())
     assert found.settings["seconds"] == QUICK_SECONDS
-    assert given["operations"] == pytest.approx(40 * 15 / 100)
-    assert given["steps"] == pytest.approx(39 * 3 / 85)
-    assert given["paths"] == pytest.approx(39 * 3 / 82)
-    assert given["recall"] == pytest.approx(37 * 45 / 65)
-    assert given["order"] == pytest.approx(7 * 8 / 20)
+    assert given["operations"] == pytest.approx(QUICK_SECONDS * 15 / 100)
+    assert given["steps"] == pytest.approx((QUICK_SECONDS - 1) * 3 / 85)
+    assert given["paths"] == pytest.approx((QUICK_SECONDS - 1) * 3 / 82)
+    assert given["recall"] == pytest.approx((QUICK_SECONDS - 3) * 45 / 65)
+    assert given["order"] == pytest.approx((QUICK_SECONDS - 33) * 8 / 20)
     # at leisure nobody is told to hurry
     run.measure(Settings())
     assert set(given.values()) == {None}

@@ -146,7 +146,7 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
     seeds = range(settings.seed, settings.seed + course.seeds)
     # all kinds of one size, or none of them: what is there can be compared
     runs = [(name, seed, count) for seed in seeds for count in course.images for name in sizes]
-    rows, training, skipped = [], [], []
+    rows, training, skipped = (list[dict[str, Any]]() for _ in range(3))
     budget, is_in_time = Budget(settings.seconds), True
     for at, (name, seed, count) in enumerate(runs):
         named = {"kind": name, "images": count, "seed": seed}
@@ -163,9 +163,9 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
             accuracy = measure_accuracy(model, images[test], labels[test])
         rows.append({**named, "accuracy": accuracy, "count": len(test)})
         training.append({**named, **told})
-    order = list(sizes)
+    names = list(sizes)
     for found in (rows, training, skipped):
-        found.sort(key=lambda row: (order.index(row["kind"]), row["seed"], row["images"]))
+        found.sort(key=lambda row: (names.index(row["kind"]), row["seed"], row["images"]))
     return {
         "rows": rows, "training": training, "skipped": skipped,
         "parameters": {name: count_viewer(kinds[name], size, course.depth) for name, size in sizes.items()},

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from regard.compare.fits import fit_power
 from regard.compare.kinds import KINDS, Dimensions, Kind
 from regard.compare.settings import Advance, Settings
+from regard.compare.threads import one_thread
 from regard.core import RegardError
 
 # by whether it is to be quick
@@ -121,6 +122,7 @@ def name_sizes(kind: Kind, dims: Dimensions, n: int) -> dict[str, Any]:
     return {"kind": kind.name, "n": n, "d": dims.width, "k": dims.kernel if "k" in kind.powers else None}
 
 
+@one_thread()
 def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """Counts over lengths, widths and kernels, and the power law through them.
 

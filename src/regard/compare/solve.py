@@ -69,7 +69,7 @@ def measure_course(
         for dims in list_dims(kind, course.width, settings)
         for has_position in (False, True)
     ]
-    rows, edges, training, skipped = [], [], [], []
+    rows, edges, training, skipped = (list[dict[str, Any]]() for _ in range(4))
     reaches: dict[str, int | None] = {}
     budget = Budget(settings.seconds)
     # where time is short: with positions before without, and first what all others are compared with

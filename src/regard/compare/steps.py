@@ -16,6 +16,7 @@ from regard.compare.fits import fit_power
 from regard.compare.kinds import KINDS, Kind
 from regard.compare.operations import Lengths, list_drawn, list_layers, list_lengths, name_sizes
 from regard.compare.settings import Advance, Settings
+from regard.compare.threads import one_thread
 
 # not all powers of two, so that a step at one shows
 LENGTHS: Lengths = {True: (8, 16, 33), False: (8, 16, 33, 64, 128)}
@@ -113,6 +114,7 @@ def _pair(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
     yield from ((named[name], value) for name, value in kwargs.items())
 
 
+@one_thread()
 def measure_steps(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """Chains over lengths, widths and kernels, and the line through them.
 
