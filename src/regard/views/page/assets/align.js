@@ -83,7 +83,7 @@
             ...parts,
           );
           button.style.setProperty("--weight", kit.bar(part));
-          if (weights && share > 0.012) {
+          if (weights && share > 0.03) {
             const { fill, ink } = kit.shade(share);
             button.style.backgroundColor = fill;
             button.style.color = ink;

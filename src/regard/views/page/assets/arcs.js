@@ -212,7 +212,9 @@
       const title = (side, x, anchor) => kit.svg(
         "text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.name(side),
       );
-      const labels = [title(entry.queries, near - 8, "end"), title(entry.keys, far + 8, "start")];
+      // a name may be longer than its tokens
+      const left = wide < 720 ? [0, "start"] : [near - 8, "end"];
+      const labels = [title(entry.queries, ...left), title(entry.keys, far + 8, "start")];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : "arc-token";
         labels.push(token(

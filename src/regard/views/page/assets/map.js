@@ -18,7 +18,7 @@
   function measure() {
     const entry = entryNow();
     const width = Math.max(280, frame.clientWidth);
-    const small = width < 560, right = small ? 40 : 64;
+    const small = width < 560, right = small ? 54 : 64;
     const left = R.gutter(entry.queries, entry.n, small ? 72 : 128), top = R.gutter(entry.keys, entry.m, small ? 72 : 112);
     const [first, last, from, to] = windowNow();
     const room = Math.min(width - left - right, 960);

@@ -1,7 +1,7 @@
 // The text: choose a query and every key is shaded by its weight; without a query, keys are shaded by what they receive.
 (() => {
   const kit = R.kit;
-  const LEAST = 0.012; // below this share of the strongest key a token stays plain: a page of dark cells says nothing
+  const LEAST = 0.03; // below this share of the strongest key a token stays plain: a page of dark cells says nothing
 
   kit.view("text", "view.text", (place) => {
     const mode = { words: false, received: false };
