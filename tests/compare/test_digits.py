@@ -102,8 +102,10 @@ def test_few_images_are_of_the_many_and_none_is_of_the_test(monkeypatch):
 
     monkeypatch.setattr(Viewer, "forward", watch)
     made = measure_digits(Settings(is_quick=True), ignore)
-    learned = [entry[True] for entry in shown.values()]
-    tested = [entry[False] for entry in shown.values()]
+    # both kinds of one size come one after the other
+    entries = list(shown.values())
+    entries = [entries[6 * seed + 2 * size + kind] for kind in range(2) for seed in range(2) for size in range(3)]
+    learned, tested = [entry[True] for entry in entries], [entry[False] for entry in entries]
     # two kinds, each with two seeds
     assert [len(own) for own in learned] == [row["images"] for row in made["rows"]] == 4 * [3, 9, 18]
     for at in range(0, 12, 3):

@@ -92,11 +92,22 @@ def test_the_whole_of_attention_is_between_its_two_laws(measured):
 
 def test_rows_have_every_size_once(measured):
     sizes = [(row["kind"], row["n"], row["d"], row["k"]) for row in measured["rows"]]
-    assert len(sizes) == len(set(sizes)) == 3 * 3 * (len(KINDS) - 1 + 3)
+    assert len(sizes) == len(set(sizes)) == 3 * 3 * (len(KINDS) - 1 + 3) + 3 * 2
     assert {row["k"] for row in measured["rows"] if row["kind"] == "conv"} == {3, 5, 7}
     assert {row["k"] for row in measured["rows"] if row["kind"] != "conv"} == {None}
     for row in measured["rows"]:
         assert row["formula"] == (None if row["kind"] == "windowed" else row["mixing"])
+
+
+def test_a_window_is_counted_from_where_all_others_are(measured):
+    counts = {(row["kind"], row["n"], row["d"]): row["mixing"] for row in measured["rows"] if row["k"] in (None, 3)}
+    lengths = {kind: sorted({n for name, n, _ in counts if name == kind}) for kind in KINDS}
+    assert lengths["windowed"][: len(lengths["attention"])] == lengths["attention"] == lengths["conv"]
+    # uncut, it meets all pairs; what has another law has no part in its power
+    assert all(counts["windowed", n, d] == counts["attention", n, d] for n in (32, 128) for d in SMALL.widths)
+    assert all(counts["windowed", 1024, d] < counts["attention", 1024, d] / 8 for d in SMALL.widths)
+    starts = {fit["kind"]: fit["from"] for fit in measured["fits"]}
+    assert starts == {**dict.fromkeys(KINDS, 32), "windowed": 1024}
 
 
 def test_one_width_has_no_exponent():

@@ -26,6 +26,8 @@ from regard.compare.settings import PARTS, Settings
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1."),
         ({"seed": 2**32}, "seed must be below 2**32, got 4294967296."),
         ({"seed": True}, "seed must be a whole number of at least 0, got True."),
+        ({"seconds": 0}, "seconds must be a number above 0, or None for no limit, got 0."),
+        ({"seconds": "60"}, "seconds must be a number above 0, or None for no limit, got '60'."),
         ({"parts": ("steps", "speed")}, f"parts must be some of {', '.join(PARTS)}, got speed."),
         ({"parts": ()}, f"parts must be some of {', '.join(PARTS)}, got none."),
     ],

@@ -207,6 +207,19 @@ def test_what_is_measured_lies_on_lines_of_the_textbooks_order():
         assert all(row["chain"] == fit["per_token"] * row["n"] + fit["constant"] for row in mine)
 
 
+def test_a_window_is_traced_from_where_all_others_are():
+    kinds = {name: KINDS[name] for name in ("attention", "windowed")}
+    found = measure_steps(Settings(widths=(8,), is_quick=True), lambda share: None, kinds)
+    lengths = {name: [row["n"] for row in found["rows"] if row["kind"] == name] for name in kinds}
+    assert lengths["windowed"][:3] == lengths["attention"]
+    fit = next(fit for fit in found["fits"] if fit["kind"] == "windowed")
+    assert fit["is_exact"]
+    assert fit["from"] == lengths["windowed"][3] == 1024
+    # the chain of the tiles, not that of the kernel before them
+    chains = {row["n"]: row["chain"] for row in found["rows"] if row["kind"] == "windowed"}
+    assert chains[1024] == fit["constant"] > chains[33]
+
+
 def test_points_off_a_line_are_told():
     found = fit_line([(n, n * n) for n in (2, 4, 8, 16)])
     assert not found["is_exact"]

@@ -62,6 +62,30 @@ def test_the_best_is_the_least_where_less_is_better(look, metric, best):
     assert any(label.startswith(f"best {best:g} ") for label in list_lines(axes))
 
 
+@pytest.mark.parametrize(
+    ("metric", "values", "ends"),
+    [
+        ("accuracy", (97.2, 99.9, 100.0), [0, 100]),
+        ("word_f1", (0.0, 12.0, 40.0), [0, 100]),
+        ("accuracy", (0.2, 0.9, 1.0), [0, 1]),
+        # not what the name promises: nothing may be cut off
+        ("accuracy", (97.0, 101.0, 99.0), None),
+        ("recall", (-1.0, 50.0, 99.0), None),
+        ("bleu", (97.2, 99.9, 98.0), None),
+    ],
+)
+def test_shares_are_drawn_from_nothing_to_all(look, metric, values, ends):
+    axes = look([{"step": step, f"valid_{metric}": value} for step, value in enumerate(values)])[1]
+    low, high = axes.get_ylim()
+    assert low <= min(values) <= max(values) <= high
+    ticks = axes.get_yticks()
+    if ends is None:
+        assert high - low < 2 * (max(values) - min(values))
+    else:
+        assert [ticks[0], ticks[-1]] == ends
+        assert low < ends[0] < ends[1] < high < 1.1 * ends[1]
+
+
 def test_the_picture_has_its_colours_and_size(tmp_path):
     draw_curves(HISTORY, tmp_path / "curves.png")
     picture = image.imread(tmp_path / "curves.png")

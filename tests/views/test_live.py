@@ -236,6 +236,22 @@ def test_a_flat_curve_runs_through_the_middle():
     assert list_dots(lines) == {(k, 1) for k in range(4)}
 
 
+def test_shares_alone_are_drawn_from_nothing_to_all():
+    def write(**values):
+        console = open_console()
+        with live(*values, console=console) as board:
+            for step in range(2):
+                board.add(step, **values)
+        lines = [line.split() for line in console.file.getvalue().splitlines()]
+        return [line[0] for line in lines if line and line[0].replace(".", "").isdigit()][:2]
+
+    assert write(valid_accuracy=99.0, f1=97.0) == ["100", "0"]
+    assert write(valid_accuracy=99.0, loss=0.5) == ["99", "0.5"]
+    lines, limits = braille.plot({"a": [(0, 100.0), (1, 100.0)]}, 1, 2, (0.0, 100.0))
+    assert limits == (0, 1, 0, 100)
+    assert [letter for ((letter, _),) in lines] == ["⠉", "⠀"]
+
+
 def test_each_curve_ends_in_its_letter():
     console = open_console()
     with live("up", "down", console=console) as board:

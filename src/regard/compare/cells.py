@@ -33,6 +33,26 @@ def name_edge(edge: Row) -> str:
     return name_kind(edge["kind"]) + kernel + ("" if edge["has_position"] else ", no position")
 
 
+def tell_skipped(part: Mapping[str, Any]) -> str:
+    """What models there was no time for; nothing where there was time for all.
+
+    >>> tell_skipped({"skipped": [{"kind": kind, "has_position": False, "why": "no time"} for kind in ("conv", "gru")]})
+    'Left out (no time): without positions convolution and GRU.'
+    """
+    why: dict[str, dict[str, list[str]]] = {}
+    for row in part.get("skipped", []):
+        if "images" in row:
+            group = f"from {row['images']:,} images"
+        else:
+            group = "with positions" if row["has_position"] else "without positions"
+        why.setdefault(row["why"], {}).setdefault(group, []).append(name_kind(row["kind"]))
+    said = []
+    for reason, groups in why.items():
+        models = "; ".join(f"{group} {show_list(kinds)}" for group, kinds in groups.items())
+        said.append(f"Left out ({reason}): {models}.")
+    return " ".join(said)
+
+
 def list_kinds(rows: Iterable[Row]) -> list[str]:
     """The kinds that are in the rows, each once, in their order."""
     return list(dict.fromkeys(row["kind"] for row in rows))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.compare.budget import WHY, Budget
 from regard.compare.clock import time_calls
 from regard.compare.crossings import list_crossings, list_leads
 from regard.compare.fits import fit_power
@@ -39,8 +40,8 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
 
     `training` is forward and backward, with gradients of the sum for the input and all weights; its bytes are what
     `find_peak` says. What would take too long or too much memory, by what shorter lengths took, is in `skipped` with
-    the reason. Fits are over the upper half of the lengths, three at least: below, what a call costs at any length is
-    most of it. Times differ from run to run; bytes on the CPU do not.
+    the reason, and so is what `settings.seconds` has no time for. Fits are over the upper half of the lengths, three at
+    least: below, what a call costs at any length is most of it. Times differ from run to run; bytes on the CPU do not.
     """
     device = torch.device(settings.device)
     shapes = {name: _shape(kind, settings) for name, kind in kinds.items()}
@@ -51,11 +52,16 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
         skipped: list[Row] = []
         # the longest take nearly all the time
         lengths = sorted({*settings.lengths, min(settings.lengths[0], PROBE)})
-        todo = [(batch, which, n) for batch in settings.batches for which in PASSES for n in lengths]
+        # where time is short, it is the longest that are left out, of every batch and pass alike
+        todo = [(batch, which, n) for n in lengths for batch in settings.batches for which in PASSES]
         work = [n * (1 + batch) * (1 + 2 * PASSES.index(which)) for batch, which, n in todo]
+        budget = Budget(settings.seconds)
         for at, (batch, which, n) in enumerate(todo):
             advance(sum(work[:at]) / sum(work))
             point = {"n": n, "batch": batch, "pass": which}
+            if not budget.allows():
+                skipped += [{"kind": name, **point, "why": WHY} for name in kinds]
+                continue
             calls: dict[str, Callable[[], object]] = {}
             sizes: dict[str, int] = {}
             for name, kind in kinds.items():
@@ -81,8 +87,8 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
     # what was measured only to know what to expect is not what was asked for
     rows = [row for row in rows if row["n"] in settings.lengths]
     skipped = [row for row in skipped if row["n"] in settings.lengths]
-    rows.sort(key=lambda row: order.index(row["kind"]))
-    skipped.sort(key=lambda row: order.index(row["kind"]))
+    for found in (rows, skipped):
+        found.sort(key=lambda row: (order.index(row["kind"]), row["batch"], PASSES.index(row["pass"]), row["n"]))
     crossings = list_crossings(rows, kinds, shapes)
     advance(1.0)
     return {

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.compare.budget import WHY, Budget
 from regard.compare.kinds import ATTENTION, CONV, KINDS, Dimensions, Kind
 from regard.compare.learning import Recipe, measure_accuracy, portion, seeded, train
 from regard.compare.reader import Block, Rows
@@ -143,10 +144,16 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
         if name in (CONV.name, ATTENTION.name)
     }
     seeds = range(settings.seed, settings.seed + course.seeds)
-    runs = [(name, seed, count) for name in sizes for seed in seeds for count in course.images]
-    rows, training = [], []
+    # all kinds of one size, or none of them: what is there can be compared
+    runs = [(name, seed, count) for seed in seeds for count in course.images for name in sizes]
+    rows, training, skipped = (list[dict[str, Any]]() for _ in range(3))
+    budget, is_in_time = Budget(settings.seconds), True
     for at, (name, seed, count) in enumerate(runs):
         named = {"kind": name, "images": count, "seed": seed}
+        is_in_time = budget.allows() if at % len(sizes) == 0 else is_in_time
+        if not is_in_time:
+            skipped.append({**named, "why": WHY})
+            continue
         with seeded(seed, settings.device) as generator:
             order = order_images(labels, generator)
             model = Viewer(kinds[name], sizes[name], course.depth).to(settings.device)
@@ -156,8 +163,11 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
             accuracy = measure_accuracy(model, images[test], labels[test])
         rows.append({**named, "accuracy": accuracy, "count": len(test)})
         training.append({**named, **told})
+    names = list(sizes)
+    for found in (rows, training, skipped):
+        found.sort(key=lambda row: (names.index(row["kind"]), row["seed"], row["images"]))
     return {
-        "rows": rows, "training": training,
+        "rows": rows, "training": training, "skipped": skipped,
         "parameters": {name: count_viewer(kinds[name], size, course.depth) for name, size in sizes.items()},
         "widths": {name: size.width for name, size in sizes.items()},
         "depth": course.depth, "settings": {**asdict(course.recipe), "patch": PATCH},

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.compare.settings import Advance
+from regard.compare.threads import one_thread
 
 # the inputs and answers of a batch
 Draw = Callable[[], tuple[Tensor, Tensor]]
@@ -42,15 +43,10 @@ def seeded(seed: int, device: str) -> Iterator[torch.Generator]:
     tensor([True])
     """
     devices = [device] if torch.device(device).type == "cuda" else []
-    threads = torch.get_num_threads()
-    # sums come out the same however many cores there are, and models as small as these gain nothing by a second
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
-            yield torch.Generator().manual_seed(seed)
-    finally:
-        torch.set_num_threads(threads)
+    # sums come out the same however many cores there are
+    with one_thread(), torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
 
 
 def train(model: nn.Module, draw: Draw, recipe: Recipe, advance: Advance) -> dict[str, Any]:

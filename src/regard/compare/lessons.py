@@ -15,6 +15,7 @@ from regard.compare.cells import (
     show_share,
     take,
     take_reached,
+    tell_skipped,
 )
 
 Part = Mapping[str, Any]
@@ -28,7 +29,7 @@ def read_recall(part: Part, settings: Part) -> str:
     for kind in list_kinds(rows):
         placed = take(rows, kind=kind, has_position=True) or take(rows, kind=kind)
         text += _read_kind(name_kind(kind), placed, part["reach"].get(kind), chance, far)
-    return (text + read_edges(part)).strip()
+    return (text + read_edges(part) + tell_skipped(part)).strip()
 
 
 def describe_models(part: Part) -> str:
@@ -113,7 +114,7 @@ def read_order(part: Part, settings: Part) -> str:
         text += f"Only with positions by {show_list(lost)}. "
     if cannot:
         text += f"Not learned here by {show_list(cannot)}. "
-    return (text + read_edges(part)).strip()
+    return (text + read_edges(part) + tell_skipped(part)).strip()
 
 
 def read_digits(part: Part, settings: Part) -> str:
@@ -142,7 +143,7 @@ def read_digits(part: Part, settings: Part) -> str:
         text += f"With more images, {name_kind(gaps[0][0])} is {way} ahead. "
     elif len(gaps) == 2:
         text += f"With more images, {name_kind(gaps[1][0])} overtakes. "
-    return text.strip()
+    return (text + tell_skipped(part)).strip()
 
 
 def _find_noise(rows: Sequence[Part]) -> float:

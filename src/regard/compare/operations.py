@@ -15,11 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from regard.compare.fits import fit_power
 from regard.compare.kinds import KINDS, Dimensions, Kind
 from regard.compare.settings import Advance, Settings
+from regard.compare.threads import one_thread
 from regard.core import RegardError
 
 # by whether it is to be quick
 Lengths = Mapping[bool, tuple[int, ...]]
-LENGTHS: Lengths = {True: (32, 64, 128), False: (32, 64, 128, 256, 512, 1024)}
+LENGTHS: Lengths = {True: (32, 128, 1024), False: (32, 64, 128, 256, 512, 1024)}
 # of a window, in widths of it: so long, it is cut into tiles. Where it is not, torch's own kernel meets all pairs, and
 # there would be two laws in one fit; and the longer the sequence, the less of a tile sticks out at its ends
 WINDOWS: Lengths = {True: (32, 40, 48), False: (32, 64, 128, 256)}
@@ -96,6 +97,11 @@ def list_lengths(settings: Settings, kind: Kind, lengths: Lengths = LENGTHS, win
     return sorted({max(window * each // -(-window * times[-1] // LONGEST), 2) for each in times})
 
 
+def list_drawn(settings: Settings, kind: Kind, lengths: Lengths = LENGTHS, windows: Lengths = WINDOWS) -> list[int]:
+    """The lengths at which a kind is looked at: those of its law, and those at which all others are."""
+    return sorted({*lengths[settings.is_quick], *list_lengths(settings, kind, lengths, windows)})
+
+
 def list_sizes(settings: Settings, kind: Kind) -> Iterator[Dimensions]:
     """Every width, and of a convolution every kernel."""
     for width in settings.widths:
@@ -116,6 +122,7 @@ def name_sizes(kind: Kind, dims: Dimensions, n: int) -> dict[str, Any]:
     return {"kind": kind.name, "n": n, "d": dims.width, "k": dims.kernel if "k" in kind.powers else None}
 
 
+@one_thread()
 def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """Counts over lengths, widths and kernels, and the power law through them.
 
@@ -126,13 +133,14 @@ def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str,
     fits: list[dict[str, Any]] = []
     for at, kind in enumerate(kinds.values()):
         mine: list[dict[str, Any]] = []
-        for dims, layer, n in list_layers(settings, kind, list_lengths(settings, kind)):
+        for dims, layer, n in list_layers(settings, kind, list_drawn(settings, kind)):
             count = count_operations(layer, torch.zeros(1, n, dims.width))
             formula = kind.mixing(dims, n) if kind.mixing else None
             counted = {"operations": count.whole, "mixing": count.mixing, "formula": formula}
             mine.append({**name_sizes(kind, dims, n), **counted})
         rows += mine
-        fits += [_fit(kind, mine, of, column) for of, column in (("mixing", "mixing"), ("whole", "operations"))]
+        lawful = [row for row in mine if row["n"] in list_lengths(settings, kind)]
+        fits += [_fit(kind, lawful, of, column) for of, column in (("mixing", "mixing"), ("whole", "operations"))]
         advance((at + 1) / len(kinds))
     return {"rows": rows, "fits": fits}
 
@@ -152,4 +160,5 @@ def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[s
         "intervals": fit.intervals,
         "textbook": dict(kind.powers),
         "points": fit.points,
+        "from": min(row["n"] for row in rows),
     }

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.compare.kinds import KINDS, Dimensions, Kind
 from regard.compare.operations import Lengths, list_sizes, name_sizes
 from regard.compare.settings import Advance, Settings
+from regard.compare.threads import one_thread
 from regard.core import RegardError
 
 Model = Callable[[Tensor], Tensor]
@@ -129,6 +130,7 @@ def _build(kind: Kind, dims: Dimensions) -> nn.Module:
         return kind.build(dims).double()
 
 
+@one_thread()
 def measure_paths(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """Lengths of paths over lengths of sequences, widths and kernels; and maps of what sees what, for pictures.
 

@@ -100,10 +100,9 @@ def read_operations(part: Part, settings: Part) -> str:
         text += f"{known - len(wrong)} of {known} counts are exactly the formula's. "
     tiled = [row["n"] for row in take(part["rows"], kind="windowed")]
     if tiled:
-        text += (
-            f"Windowed attention is counted from n = {min(tiled):,} on, where it is cut into tiles; in short sequences"
-        )
-        text += " torch's own kernel is quicker, and meets all pairs. "
+        start = next((fit["from"] for fit in take(fits, kind="windowed") if "from" in fit), min(tiled))
+        text += f"Windowed attention's powers are those from n = {start:,} on, where it is cut into tiles; in short"
+        text += " sequences torch's own kernel is quicker, and meets all pairs. "
     return text + _read_projections(part, settings)
 
 
@@ -135,7 +134,12 @@ def read_steps(part: Part, settings: Part) -> str:
     if loose:
         text += f"For {show_list(loose)} this is a fit, not exact. "
     else:
-        text += f"Each is exact for all that was traced ({len(part['rows'])} graphs). "
+        # a window has one law from where it is cut into tiles
+        starts = {fit["kind"]: fit.get("from", 0) for fit in fits}
+        count = sum(row["n"] >= starts.get(row["kind"], 0) for row in part["rows"])
+        text += f"Each is exact for all that was traced ({count} graphs"
+        short = len(part["rows"]) - count
+        text += f", and {short} of windows in sequences too short to be cut into tiles). " if short else "). "
     other = [fit for fit in fits if fit["order"] != fit["textbook"]]
     if other:
         said = [f"{name_kind(fit['kind'])} O({fit['order']}), not O({fit['textbook']})" for fit in other]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import textwrap
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,6 +35,8 @@ MEASURES: dict[str, tuple[Measure, float]] = {
     "order": (measure_order, 13),
     "digits": (measure_digits, 12),
 }
+# the same of a quick look
+QUICK_SHARES = {"operations": 15, "steps": 3, "paths": 3, "cost": 14, "recall": 45, "order": 8, "digits": 12}
 
 
 def measure(
@@ -63,9 +67,10 @@ def measure(
         found = find_kept(place, settings, kinds) or found
         # where nothing can be written, nothing is measured in vain
         write_file(place, found.to_json())
-    whole, done = sum(MEASURES[part][1] for part in settings.parts), 0.0
-    for part in settings.parts:
-        run, share = MEASURES[part]
+    shares = {part: QUICK_SHARES[part] if settings.is_quick else MEASURES[part][1] for part in settings.parts}
+    whole, done, begun = sum(shares.values()), 0.0, time.monotonic()
+    for part, share in shares.items():
+        run = MEASURES[part][0]
         if part not in found.parts:
 
             def advance(inner: float, part: str = part, share: float = share, done: float = done) -> None:
@@ -73,7 +78,13 @@ def measure(
                     on_progress(part, (done + min(max(inner, 0.0), 1.0) * share) / whole)
 
             advance(0.0)
-            found = Comparison(found.settings, found.machine, {**found.parts, part: run(settings, advance, kinds)})
+            given = settings
+            if settings.seconds is not None:
+                # its share of the time that is left: what one part does not need, the others have
+                rest = settings.seconds - (time.monotonic() - begun)
+                given = replace(settings, seconds=max(rest * share / (whole - done), 1e-3))
+            made = run(given, advance, kinds)
+            found = Comparison(found.settings, found.machine, {**found.parts, part: made})
             if place is not None:
                 write_file(place, found.to_json())
         done += share

@@ -13,8 +13,8 @@ from regard.core import RegardError
 PARTS = ("operations", "steps", "paths", "cost", "recall", "order", "digits")
 # told how much of a part is done, from 0 to 1
 Advance = Callable[[float], None]
-# time and memory of a first look
-QUICK = 512
+# of a first look: the longest of time and memory, and the seconds it may measure, so that all is done in a minute
+QUICK, QUICK_SECONDS = 512, 44.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Settings:
 
     `lengths` and `batches` (sequences at once) are those of time and memory; `widths` and `kernels` those of
     operations, steps and paths. `has_equal_parameters` gives every layer the width with about as many parameters as
-    self-attention has: at `dims.width` in time and memory, at 32 in what is learned.
+    self-attention has: at `dims.width` in time and memory, at 32 in what is learned. `seconds` is how long measuring
+    may take, None as long as it takes: what there is no time for is left out, and is listed as `skipped`.
     """
 
     dims: Dimensions = field(default_factory=Dimensions)
@@ -38,6 +39,7 @@ class Settings:
     device: str = "cpu"
     seed: int = 0
     is_quick: bool = False
+    seconds: float | None = None
     parts: tuple[str, ...] = PARTS
 
     def __post_init__(self) -> None:
@@ -58,6 +60,8 @@ class Settings:
         _check_number("seed", self.seed, 0)
         if self.seed >= 2**32:
             raise RegardError(f"seed must be below 2**32, got {self.seed}.")
+        if self.seconds is not None and not (isinstance(self.seconds, int | float) and 0 < self.seconds < float("inf")):
+            raise RegardError(f"seconds must be a number above 0, or None for no limit, got {self.seconds!r}.")
         unknown = [part for part in self.parts if part not in PARTS]
         if unknown or not self.parts:
             raise RegardError(
@@ -67,9 +71,14 @@ class Settings:
         object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
 
     def quicken(self) -> Self:
-        """Less of everything, for a first look; lengths above 512 go, unless that leaves too few."""
+        """Less of everything, for a first look; lengths above 512 go, unless that leaves too few.
+
+        What a slow machine cannot measure in 44 seconds is left out; with the report it is a minute.
+        """
         short = tuple(n for n in self.lengths if n <= QUICK)
-        return replace(self, is_quick=True, lengths=short if len(short) > 2 else self.lengths)
+        return replace(
+            self, is_quick=True, seconds=QUICK_SECONDS, lengths=short if len(short) > 2 else self.lengths
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it.

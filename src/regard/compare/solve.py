@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from regard.compare.budget import WHY, Budget
 from regard.compare.kinds import ATTENTION, KINDS, Dimensions, Kind, count_parameters, match_width
 from regard.compare.learning import Recipe, measure_accuracy, portion, seeded, train
 from regard.compare.paths import find_reach
@@ -57,7 +58,8 @@ def measure_course(
 
     `reach` is how far the question sees, None where it sees all and 0 where it sees nothing but itself. `edges` says
     of those between, and of every kernel, how right they are at the end of their reach and one token beyond; `rows` are
-    of the kernel of `settings.dims` alone.
+    of the kernel of `settings.dims` alone. A model that `settings.seconds` has no time for is in `skipped`: a shorter
+    training would say less of its kind than of the machine.
     """
     puzzle = course.puzzle
     farthest = puzzle.find_farthest(course.length)
@@ -67,28 +69,38 @@ def measure_course(
         for dims in list_dims(kind, course.width, settings)
         for has_position in (False, True)
     ]
-    rows, edges, training = [], [], []
+    rows, edges, training, skipped = (list[dict[str, Any]]() for _ in range(4))
     reaches: dict[str, int | None] = {}
+    budget = Budget(settings.seconds)
+    # where time is short: with positions before without, and first what all others are compared with
+    runs.sort(key=lambda run: (not run[2], run[0].name != ATTENTION.name))
     for at, (kind, dims, has_position) in enumerate(runs):
         named = {"kind": kind.name, "has_position": has_position}
         kernel = dims.kernel if "k" in kind.powers else None
+        if not budget.allows():
+            skipped.append({**named, "k": kernel, "why": WHY})
+            continue
         # a layer may draw numbers, and sum by threads, where it is asked as well
         with seeded(settings.seed, settings.device) as generator:
             tell = portion(advance, at, len(runs))
             model, told = learn(course, kind, dims, has_position, settings.device, generator, tell)
             training.append({**named, "k": kernel, **told})
-            found = find_reach(model.read, course.length, dims.width, dtype=torch.float32, device=settings.device) or 0
-            reach = found if found < farthest else None
+            seen = find_reach(model.read, course.length, dims.width, dtype=torch.float32, device=settings.device) or 0
+            reach = seen if seen < farthest else None
             if reach:
                 within, beyond = (ask(model, course, t, settings.seed)["accuracy"] for t in (reach, reach + 1))
                 edges.append({**named, "k": kernel, "reach": reach, "within": within, "beyond": beyond})
             if kernel in (None, settings.dims.kernel):
                 reaches[kind.name] = reach
                 rows += [{**named, **ask(model, course, t, settings.seed)} for t in course.distances]
+    order = [kind.name for kind in kinds.values()]
+    for found in (rows, edges, training, skipped):
+        found.sort(key=lambda row: (order.index(row["kind"]), row.get("k") or 0, row["has_position"]))
     used = {**asdict(course.recipe), "width": course.width, "contexts": course.contexts, "noise": puzzle.noise}
     return {
         "chance": 1 / puzzle.num_answers, "length": course.length, "depth": course.depth, "settings": used,
-        "reach": reaches, "rows": rows, "edges": edges, "training": training,
+        "reach": {name: reaches[name] for name in order if name in reaches},
+        "rows": rows, "edges": edges, "training": training, "skipped": skipped,
     }  # fmt: skip
 
 

@@ -14,8 +14,9 @@ from torch.utils._pytree import tree_leaves
 
 from regard.compare.fits import fit_power
 from regard.compare.kinds import KINDS, Kind
-from regard.compare.operations import Lengths, list_layers, list_lengths, name_sizes
+from regard.compare.operations import Lengths, list_drawn, list_layers, list_lengths, name_sizes
 from regard.compare.settings import Advance, Settings
+from regard.compare.threads import one_thread
 
 # not all powers of two, so that a step at one shows
 LENGTHS: Lengths = {True: (8, 16, 33), False: (8, 16, 33, 64, 128)}
@@ -113,6 +114,7 @@ def _pair(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
     yield from ((named[name], value) for name, value in kwargs.items())
 
 
+@one_thread()
 def measure_steps(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """Chains over lengths, widths and kernels, and the line through them.
 
@@ -122,12 +124,12 @@ def measure_steps(settings: Settings, advance: Advance, kinds: Mapping[str, Kind
     fits: list[dict[str, Any]] = []
     for at, kind in enumerate(kinds.values()):
         mine: list[dict[str, Any]] = []
-        for dims, layer, n in list_layers(settings, kind, list_lengths(settings, kind, LENGTHS, WINDOWS)):
+        for dims, layer, n in list_layers(settings, kind, list_drawn(settings, kind, LENGTHS, WINDOWS)):
             mine.append({**name_sizes(kind, dims, n), "chain": find_chain(layer, torch.zeros(1, n, dims.width))})
         rows += mine
-        fits.append(
-            {"kind": kind.name, **fit_line([(row["n"], row["chain"]) for row in mine]), "textbook": kind.textbook[1]}
-        )
+        lawful = list_lengths(settings, kind, LENGTHS, WINDOWS)
+        line = fit_line([(row["n"], row["chain"]) for row in mine if row["n"] in lawful])
+        fits.append({"kind": kind.name, **line, "textbook": kind.textbook[1], "from": lawful[0]})
         advance((at + 1) / len(kinds))
     return {"rows": rows, "fits": fits}
 

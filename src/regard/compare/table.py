@@ -20,6 +20,7 @@ from regard.compare.cells import (
     show_share,
     show_steps,
     take,
+    tell_skipped,
 )
 from regard.compare.kinds import KINDS
 from regard.compare.settings import PARTS
@@ -159,6 +160,9 @@ def _list_crossings(part: dict[str, Any], dims: Mapping[str, int]) -> Listing:
         if name in dims
     ]
     given = f" ({', '.join(sizes)})" if sizes else ""
+    if part.get("skipped"):
+        count = len(part["skipped"])
+        note += f" Left out, as the page lists: {count} of {count + len(part['rows'])} timings."
     # a table of seven columns has no room for a word that says nothing here
     names = (name_kind(other).removesuffix(" attention") for _, other in others)
     columns = ("by", *names, *(["all"] if leads else []))
@@ -198,6 +202,7 @@ def _list_distances(part: dict[str, Any], name: str, title: str) -> Listing:
                 label = name_kind(kind) + ("" if placed else ", no position")
                 filled.append((label, _show_reach(part["reach"], kind), *numbers))
     note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
+    note = f"{note} {tell_skipped(part)}".strip()
     return Listing(name, title, ("layer", "reach", *map(str, distances)), tuple(filled), note)
 
 
@@ -224,6 +229,7 @@ def _list_digits(part: dict[str, Any]) -> Listing:
         rows.append((name_kind(kind), *(show_share(average(take(own, images=size))) for size in sizes)))
     seeds = len({row["seed"] for row in part["rows"]})
     note = f"Right on images that were not learned from; mean over {seeds} seed{'s' if seeds != 1 else ''}."
+    note = f"{note} {tell_skipped(part)}".strip()
     columns = ("layer", *(f"{size:,} images" for size in sizes))
     return Listing("digits", "Digits by how many images there are to learn from", columns, tuple(rows), note)
 

@@ -13,7 +13,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def plot(
-    curves: Mapping[str, Points], width: int, height: int
+    curves: Mapping[str, Points], width: int, height: int, span: tuple[float, float] | None = None
 ) -> tuple[list[list[tuple[str, str]]], tuple[float, ...]]:
     """Lines of (character, name of the curve on top), and the limits left, right, low, high.
 
@@ -21,12 +21,14 @@ def plot(
     >>> ["".join(letter for letter, _ in line) for line in lines], limits
     (['⠑⢄⠀⠀', '⠀⠀⠑⢄'], (0, 1, 1.0, 2.0))
 
-    A point that is not a number parts its curve. Where curves cross, the later lies on top.
+    A point that is not a number parts its curve. Where curves cross, the later lies on top. `span` is low and high,
+    where they are not those of the points.
     """
     finite = [point for curve in curves.values() for point in curve if math.isfinite(point[1])]
     if not finite:
         return [[(chr(BLANK), "")] * width for _ in range(height)], (0.0, 1.0, 0.0, 1.0)
     (left, right), (low, high) = ((min(x), max(x)) for x in zip(*finite, strict=True))
+    low, high = (low, high) if span is None else span
     across, down = 2 * width - 1, 4 * height - 1
     cells: dict[tuple[int, int], tuple[int, str]] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,6 +17,8 @@ from regard.views.sheet import LARGEST, check_path, open_sheet, save_figure
 TRAINING, VALIDATION, BEST = "#0072B2", "#D55E00", "#009E73"
 # of these less is better
 FALLING = ("loss", "perplexity", "error", "ter", "wer", "cer", "mse", "mae", "nll")
+# shares of all there is: on an axis of their own, from nothing to all of it
+SHARES = ("accuracy", "f1", "precision", "recall", "exact")
 VALID = "valid_"
 ACROSS = 3
 
@@ -33,8 +35,9 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
     ...     "<svg" in pathlib.Path(folder, "curves.svg").read_text(encoding="utf-8")
     True
 
-    The best point of each validation is marked. A line may lack any of them; None, NaN and infinity are shown as ×.
-    Of two lines with the same step, as after a resumed run, the later counts.
+    The best point of each validation is marked. Accuracies and the like have an axis from 0 to 100. A line may lack any
+    of them; None, NaN and infinity are shown as ×. Of two lines with the same step, as after a resumed run, the later
+    counts.
     """
     place = check_path(path)
     curves = _read_history(history)
@@ -51,6 +54,29 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
             axes.set_title(name, size=11, family=families, color="#222222", loc="left")
             _draw_panel(axes, name, lines)
         save_figure(figure, place)
+
+
+def find_span(names: Iterable[str], values: Iterable[float]) -> tuple[float, float] | None:
+    """The axis of curves that are all shares, of 100 or of 1; None where one is something else, or is off such an axis.
+
+    >>> find_span(["valid_accuracy"], [91.5, 97.0]), find_span(["f1"], [0.2, 0.7]), find_span(["f1", "loss"], [1.0])
+    ((0.0, 100.0), (0.0, 1.0), None)
+    """
+    are_shares = [any(word in SHARES for word in name.lower().split("_")) for name in names]
+    known = [value for value in values if math.isfinite(value)]
+    if not known or not all(are_shares):
+        return None
+    top = 1.0 if max(known) <= 1 else 100.0
+    return (0.0, top) if min(known) >= 0 and max(known) <= top else None
+
+
+def set_span(axes: Any, span: tuple[float, float] | None) -> None:
+    """An axis from end to end, with room for marks that lie on either."""
+    if span is None:
+        return
+    low, high = span
+    axes.set_ylim(low - 0.02 * high, 1.04 * high)
+    axes.set_yticks([low + (high - low) * k / 5 for k in range(6)])
 
 
 def _read_history(history: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
@@ -102,6 +128,7 @@ def _draw_panel(axes: Any, name: str, lines: dict[str, Curve]) -> None:
             axes.plot(broken, [0.02] * len(broken), "x", color=colour, transform=floor, label=f"{label} not finite")
         if label == "validation" and finite:
             _mark_best(axes, name, [point for point in curve if not math.isnan(point[1])])
+    set_span(axes, find_span([name], [value for _, value in finite]))
     if lines:
         axes.grid(color="#e6e6e6", linewidth=0.8)
         axes.set_axisbelow(True)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from regard.core import RegardError
 from regard.views.braille import plot
+from regard.views.curves import find_span, set_span
 from regard.views.fonts import choose_fonts
 from regard.views.labels import show_line
 from regard.views.reading import check_title
@@ -42,8 +43,9 @@ def live(*names: str, title: str = "", console: Any = None) -> Board:
     >>> board.series["loss"]
     [(0.0, 1.0), (1.0, 0.5), (2.0, 0.3333333333333333)]
 
-    Without names, every name that `add` brings has a curve. Drawn at most five times a second, and at the end. Where
-    the output is no terminal, once, at the end. It goes to the error stream, as the progress of a training does.
+    Without names, every name that `add` brings has a curve. Accuracies and the like alone are drawn from 0 to 100.
+    Drawn at most five times a second, and at the end. Where the output is no terminal, once, at the end. It goes to the
+    error stream, as the progress of a training does.
     """
     return Board(names, title, console)
 
@@ -111,6 +113,9 @@ class Board:
         with open_sheet() as paper:
             save_figure(self._draw(paper), place)
 
+    def _find_span(self) -> tuple[float, float] | None:
+        return find_span(self._points, [value for points in self._points.values() for value in points.values()])
+
     def _draw(self, paper: Any) -> Any:
         from matplotlib.ticker import MaxNLocator
 
@@ -129,6 +134,7 @@ class Board:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e6e6e6", linewidth=0.8)
         axes.set_axisbelow(True)
+        set_span(axes, self._find_span())
         if self._points:
             # beside the curves: however many, none is hidden
             side = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "ncols": 1 + len(self._points) // 14}
@@ -146,7 +152,7 @@ class Board:
         colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(series)}
         curves = {name: thin(points) for name, points in series.items()}
         room = min(len(series), WIDEST)
-        lines, (left, right, low, high) = plot(curves, max(width - 10 - room, 8), height)
+        lines, (left, right, low, high) = plot(curves, max(width - 10 - room, 8), height, self._find_span())
         text = Text(f"{show_line(self._title)}\n" if self._title else "", no_wrap=True, overflow="crop")
         ends = _find_ends(curves, letters, low, high, height)
         for row, line in enumerate(lines):

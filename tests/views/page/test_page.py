@@ -10,7 +10,7 @@ import torch
 
 from regard import RegardError, mask
 from regard.engine.look import look
-from regard.views.page import label_tokens, page
+from regard.views.page import Labels, label_tokens, page
 from regard.views.page.note import tell_check
 from regard.watching import Check
 from tests.views.page.reading import Read
@@ -302,19 +302,64 @@ def test_a_check_is_told_in_both_languages():
     assert told[2] == {"en": "not checked: x", "zh": "未检查：x"}
 
 
+def start(*given, **options):
+    return {name: value for name, value in show(*given, **options).data["start"].items() if name != "query"}
+
+
 def test_it_opens_on_the_most_telling_head():
     even, sharp = see(5), look(torch.eye(5)[None, None].flip(-1), 50 * torch.eye(5)[None, None])
     labels = list("abcde")
-    assert show({"a": even, "b": sharp}, labels).data["start"] == {"view": "grid", "entry": even.entropy.shape[1]}
-    assert show({"b": sharp}, labels).data["start"] == {"view": "text", "entry": 0}
+    assert start({"a": even, "b": sharp}, labels) == {"view": "grid", "entry": even.entropy.shape[1]}
+    assert start({"b": sharp}, labels) == {"view": "text", "entry": 0}
     cross = look(torch.eye(3, 5)[None, None], 50 * torch.eye(5)[None, None])
     sides = {"source": labels, "target": list("xyz")}
-    assert show({"a": sharp, "decoder": cross}, sides).data["start"] == {"view": "align", "entry": 1}
+    assert start({"a": sharp, "decoder": cross}, sides) == {"view": "align", "entry": 1}
+    # a translator with one attention is a translator too
+    assert start({"decoder": cross}, sides) == {"view": "align", "entry": 0}
     # one row is a text with its weights
     row = look(torch.ones(1, 1, 1, 5), torch.eye(5)[None, None])
     sides = {"text": labels, "label": ["polite"]}
-    assert show({"a": sharp, "pooling": row}, sides).data["start"] == {"view": "text", "entry": 1}
-    assert show({"a": sharp}, labels, other={"a": sharp}).data["start"]["view"] == "compare"
+    assert start({"a": sharp, "pooling": row}, sides) == {"view": "text", "entry": 1}
+    assert start({"a": sharp}, labels, other={"a": sharp})["view"] == "compare"
+
+
+def weigh_by(rows):
+    """A look whose weights are these, each row adding to one."""
+    table = torch.tensor(rows).clamp(min=1e-12)
+    size = table.shape[1]
+    return look(table.log()[None, None], size**0.5 * torch.eye(size)[None, None])
+
+
+TRANSLATED = [
+    # ， 从 北 京 <eos>
+    [0.00, 0.98, 0.01, 0.01, 0.00],
+    [0.00, 0.98, 0.01, 0.01, 0.00],
+    [0.00, 0.05, 0.10, 0.85, 0.00],
+    [1.00, 0.00, 0.00, 0.00, 0.00],
+    [0.00, 0.00, 0.00, 0.00, 1.00],
+]
+
+
+def test_it_opens_at_the_row_of_a_word_that_has_a_key_to_itself():
+    source = Labels(("，", "从", "北", "京", "<eos>"), (False,) * 4 + (True,), (False,) * 5, True)
+    target = Labels((" from", " how", " beijing", " ,", "<eos>"), (False,) * 4 + (True,), (False,) * 5, True)
+    seen, tokens = {"decoder": weigh_by(TRANSLATED)}, {"source": source, "target": target}
+    # two rows share what they attend to; a comma and the end of a text tell nothing, however sharp they are
+    sides = {"decoder": ("target", "source")}
+    assert show(seen, tokens, sides=sides).data["start"] == {"view": "align", "entry": 0, "query": 2}
+    # of words alone, in the other order, it is the same row
+    flipped = {"decoder": weigh_by([row[:4] for row in TRANSLATED[:3][::-1]])}
+    tokens = {"source": list("，从北京"), "target": ["beijing", "how", "from"]}
+    assert show(flipped, tokens).data["start"]["query"] == 0
+    # where there is no word, no row is better than another
+    tokens = {"source": list("，。、；"), "target": ["beijing", "how", "from"]}
+    assert "query" not in show(flipped, tokens).data["start"]
+
+
+def test_a_token_tells_nothing_of_itself_or_its_neighbours():
+    rows = torch.full((6, 6), 0.02) + 0.88 * torch.eye(6)
+    rows[4] = torch.tensor([0.02, 0.6, 0.02, 0.02, 0.32, 0.02])
+    assert show({"layer": weigh_by(rows.tolist())}, list("abcdef")).data["start"]["query"] == 4
 
 
 def test_what_is_compared_has_a_name():

@@ -31,7 +31,8 @@ PICTURES = (
     Picture(
         "operations", "operations", draw_operations,
         "Operations against the number of tokens, both axes logarithmic. Points are counted; the lines on the left are"
-        " the formulas, those on the right join the points. Beside each line stands its fitted power.",
+        " the formulas, those on the right join the points. Beside each line stands its fitted power. A window"
+        " meets all pairs until it is cut into tiles; its power is from there on.",
     ),
     Picture(
         "steps", "steps", draw_steps,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.compare.cells import choose_sizes, list_kinds, name_kind, show_seconds, show_steps, take
@@ -44,7 +44,8 @@ def draw_operations(paper: Any, part: Part, settings: Part, theme: Theme) -> Any
             lines.append(plot_kind(axes, theme, kind, x, y, linestyle="none", markersize=mark, zorder=3 + number))
             drawn = [row["formula"] for row in own] if of == "mixing" else y
             if None not in drawn:
-                axes.plot(x, drawn, color=look_up(kind)[0], zorder=1, linewidth=1.5, label="_formula")
+                lawful = part_laws(x, drawn, take(part["fits"], kind=kind))
+                axes.plot(*lawful, color=look_up(kind)[0], zorder=1, linewidth=1.5, label="_formula")
             if powers.get(kind) is not None:
                 ends[kind] = (y[-1], f"n^{powers[kind]:.2f}", look_up(kind)[0])
         if rows:
@@ -53,6 +54,17 @@ def draw_operations(paper: Any, part: Part, settings: Part, theme: Theme) -> Any
         _finish(axes, theme, rows)
     explain(figure, theme, lines)
     return figure
+
+
+def part_laws(x: Sequence[float], y: Sequence[float], fits: Sequence[Part]) -> tuple[list[float], list[float]]:
+    """Points with a gap where the fitted law begins, if it is not the law of all of them: no line joins two laws.
+
+    >>> part_laws([8, 16, 1024], [3, 3, 18], [{"from": 1024}])
+    ([8, 16, 1024, 1024], [3, 3, nan, 18])
+    """
+    start = next((fit["from"] for fit in fits if "from" in fit), None)
+    at = next((k for k, n in enumerate(x) if start is not None and n >= start), 0)
+    return [*x[:at], *([x[at]] * bool(at)), *x[at:]], [*y[:at], *([math.nan] * bool(at)), *y[at:]]
 
 
 def show_count(count: float) -> str:
@@ -94,7 +106,7 @@ def draw_steps(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
     for number, kind in enumerate(list_kinds(rows)):
         own = sorted(take(rows, kind=kind), key=lambda row: int(row["n"]))
         label = name_kind(kind) + (f": {show_steps(fits[kind])}" if kind in fits else "")
-        x, y = [row["n"] for row in own], [row["chain"] for row in own]
+        x, y = part_laws([row["n"] for row in own], [row["chain"] for row in own], take(part["fits"], kind=kind))
         lines.append(plot_kind(axes, theme, kind, x, y, label, markersize=size_mark(number)))
     if rows:
         scale_values(axes, show_count)

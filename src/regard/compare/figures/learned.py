@@ -120,8 +120,5 @@ def draw_digits(paper: Any, part: Part, settings: Part, theme: Theme) -> Any:
             x, list(map(min, found)), list(map(max, found)), color=look_up(kind)[0], alpha=0.2, linewidth=0
         )
     _finish(axes, theme, None, [row["images"] for row in rows])
-    # the foot of the axis is where nothing is
-    low = min((row["accuracy"] for row in rows), default=0.0)
-    axes.set_ylim(max(0.0, 100 * low - 8), 101)
     explain(figure, theme, lines)
     return figure

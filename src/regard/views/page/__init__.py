@@ -17,6 +17,7 @@ from regard.views.page.build import assemble, measure_rest
 from regard.views.page.payload import Payload
 from regard.views.page.scenes import read_graph, read_image
 from regard.views.page.sides import Sides, Texts, check_names, name_models
+from regard.views.page.start import find_start
 from regard.views.page.tokens import Labels, label_encoding, label_tokens
 from regard.views.reading import Weights, check_title, is_weights, look_at
 from regard.views.sheet import write_file
@@ -126,7 +127,8 @@ def page(
     text = assemble(
         {
             "version": 1, "title": title or "", "lang": lang, "note": payload.note, "sides": described,
-            "models": models, "produced": bool(produced), "start": payload.find_start(extra, other is not None),
+            "models": models, "produced": bool(produced),
+            "start": find_start(payload.entries, payload.heads, described, extra, other is not None),
             "entries": payload.entries, "blobs": payload.blobs.entries, **extra,
         },
         payload.blobs.stores,

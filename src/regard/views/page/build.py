@@ -13,11 +13,11 @@ from typing import Any
 
 # in this order: what a script uses at once stands before it
 SCRIPTS = (
-    "data.js", "state.js", "draw.js", "grid.js", "plot.js", "map.js", "compare.js", "tokens.js", "flow.js", "text.js",
-    "arcs.js", "align.js", "image.js", "graph.js", "table.js", "export.js", "keys.js", "focus.js", "main.js",
+    "data.js", "state.js", "terms.js", "draw.js", "grid.js", "plot.js", "map.js", "compare.js", "tokens.js", "flow.js",
+    "text.js", "arcs.js", "align.js", "image.js", "graph.js", "table.js", "export.js", "keys.js", "focus.js", "main.js",
 )  # fmt: skip
 STYLES = ("page.css", "views.css")
-WORDS = ("words.json", "words2.json")
+WORDS = ("words.json", "words2.json", "terms.json")
 FOLDER = pathlib.Path(__file__).parent / "assets"
 # what ends a script, begins markup or ends a line, as JSON and JavaScript both read it
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}

@@ -61,15 +61,15 @@ def tell_count(number: int | str, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def tell_check(check: Any) -> dict[str, str]:
-    """What a self-check found; nothing where there was none."""
+def tell_check(check: Any) -> dict[str, Any]:
+    """What a self-check found, and `holds` where it does not; nothing where there was none."""
     if check is None:
         return {}
-    told = {"en": str(check.text()) if hasattr(check, "text") else str(check)}
+    told: dict[str, Any] = {"en": str(check.text()) if hasattr(check, "text") else str(check)}
     if getattr(check, "rows", 0) and check.holds:
         told["zh"] = f"重算了 {check.rows} 行，误差不超过 {check.dtype} 舍入误差的 {check.ratio:.1f} 倍"
     elif getattr(check, "rows", 0):
-        told["zh"] = f"重算了 {check.rows} 行，与显示的不符：这些不是实际使用的权重"
+        told |= {"zh": f"重算了 {check.rows} 行，与显示的不符：这些不是实际使用的权重", "holds": False}
     elif hasattr(check, "rows"):
         told["zh"] = f"未检查：{check.why}" if check.why else "未检查"
     return told

@@ -88,16 +88,6 @@ class Payload:
         if len(ids) < len(self.entries) or not all(map(self._is_full, ids)):
             self.note = told.join()
 
-    def find_start(self, extra: Mapping[str, Any], is_pair: bool) -> dict[str, Any]:
-        """Where the page opens: on what was given beside the text, or on the most telling head."""
-        own = [k for k, entry in enumerate(self.entries) if entry["model"] == 0]
-        cross = [k for k in own if self.entries[k]["kind"] == "cross"]
-        entry = max(cross or own, key=lambda k: self.heads[k].interest)
-        # one query, as the label of a text has it, is a text with its weights
-        is_row = len(own) == 1 or bool(cross and self.entries[entry]["n"] == 1)
-        view = "compare" if is_pair else "text" if is_row else "align" if cross else "grid"
-        return {"view": next((name for name in ("image", "graph") if name in extra), view), "entry": entry}
-
     def _add_thumbs(self) -> None:
         images, scales = [], []
         for head in self.heads:

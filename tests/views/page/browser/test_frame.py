@@ -124,14 +124,14 @@ def test_nan_is_neither_masked_nor_zero(visit, tmp_path):
         assert (PAPER in cells[pair]) == (kind == "masked"), (pair, cells[pair])
     assert shown.locator("#view-map .crossed").is_visible()
     assert "NaN" in shown.inner_text(".status .chip")
-    assert "NaN" in shown.inner_text(".facts")
+    assert "NaN" in shown.inner_text(".status")
     shown.locator("#view-map .map-over").focus()
     for _ in range(14):
         shown.keyboard.press("ArrowDown")
     wait_until(shown, "document.querySelector('#map-readout').textContent.includes('The row holds NaN')")
     shown.select_option(".pickers select", "1")
     wait_until(shown, "document.querySelector('.status .chip').textContent === 'Every weight'")
-    assert "NaN" not in shown.inner_text(".facts")
+    assert "NaN" not in shown.inner_text(".status")
     assert not shown.locator("#view-map .crossed").is_visible()
 
 
@@ -249,6 +249,7 @@ def test_the_self_check_is_in_the_language_of_the_page(visit, tmp_path):
     for entry in entries:
         entry["check"] = {"en": "six rows agree", "zh": "六行一致"}
     shown = visit(patch(made, tmp_path / "check.html", entries=entries), "entry=0")
+    shown.click(".details summary")
     assert "six rows agree" in shown.inner_text(".facts")
     shown.keyboard.press("l")
     assert "六行一致" in shown.inner_text(".facts")

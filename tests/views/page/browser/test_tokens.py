@@ -64,8 +64,8 @@ def test_keys_that_are_shifted_have_their_own_labels(visit):
     made = pages.make("shifted")
     page = visit("shifted", "view=text&entry=2&query=0")
     page.wait_for_selector("#text-queries .token.query")
-    assert read_tokens(page, "#text-queries .token") == ["the", "·street", "·was", "·wide", "</s>"]
-    assert read_tokens(page, "#text-keys .token") == ["</s>", "the", "·street", "·was", "·wide"]
+    assert read_tokens(page, "#text-queries .token") == ["the", "street", "was", "wide", "</s>"]
+    assert read_tokens(page, "#text-keys .token") == ["</s>", "the", "street", "was", "wide"]
     assert read_chosen(page, "text-queries") == ["the"]
     assert read_chosen(page, "text-keys") == []
     # a causal row has one key: what was read first
@@ -144,7 +144,7 @@ def test_joiners_are_marked_only_where_they_stand_alone(visit, tmp_path):
     word = "\u200c".join(["می", "خواهم"])
     shown = {
         word: word,
-        " 👩\u200d👩\u200d👧": "·👩\u200d👩\u200d👧",
+        " 👩\u200d👩\u200d👧": "👩\u200d👩\u200d👧",
         "❤\ufe0f\u200d🔥": "❤\ufe0f\u200d🔥",
         "\u200d": "⟨200D⟩",
         "می\u200c": "می⟨200C⟩",
@@ -163,11 +163,31 @@ def test_joiners_are_marked_only_where_they_stand_alone(visit, tmp_path):
     assert read_tokens(page) == [*shown.values(), "x", "⟨…⟩"]
 
 
-def test_quotes_hold_no_sign_of_a_space(visit):
-    page = visit("self", "view=text&entry=0&query=7")
-    page.wait_for_selector("#view-text .token.query")
-    assert "“because”" in page.inner_text("#text-summary")
-    assert read_chosen(page, "text-tokens") == ["·because"]
+PIECES = ["The", " anim", "al", " did", " not", "\n", " ", " cross ", "."]
+
+
+def test_spaces_are_marked_only_where_words_are_in_pieces(visit, tmp_path):
+    def tell(data, labels):
+        data["sides"] = [{"name": "text", "labels": labels, "joined": True}]
+
+    def read(name, labels):
+        path = tmp_path / f"{name}.html"
+        path.write_text(change_data(pages.make("broken").page, lambda data: tell(data, labels)), encoding="utf-8")
+        page = visit(path, "view=text&entry=1&query=1")
+        page.wait_for_selector("#view-text .token.query")
+        return page
+
+    page = read("pieces", PIECES)
+    assert read_tokens(page) == ["The", "·anim", "al", "·did", "·not", "↵", "·", "·cross·", "."]
+    # quotes hold no sign of a space
+    assert "“anim”" in page.inner_text("#text-summary")
+    # joined, the pieces are words, and what parts them is no longer worth a sign
+    page.check("#text-words")
+    wait_until(page, "document.querySelectorAll('#view-text .token').length < 9")
+    assert {"animal", "did", "not"} <= set(read_tokens(page))
+    # whole words: a sign stands only where there is more than the space between two words
+    page = read("words", ["The", " animal", "  did", " not", "\n", " ", " cross ", "!", "?"])
+    assert read_tokens(page) == ["The", "animal", "··did", "not", "↵", "·", "cross", "!", "?"]
 
 
 @wide

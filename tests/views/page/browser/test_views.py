@@ -78,7 +78,7 @@ def test_only_the_largest_weights_where_no_others_are_known(visit):
     for k, (_, token, key, weight) in enumerate(shown):
         assert float(row[int(key)]) == pytest.approx(float(best.values[k]), rel=1e-4)
         assert_near(read_number(weight), float(row[int(key)]), f"rank {k}")
-        assert token == made.labels[int(key)].replace(" ", "·")
+        assert token == made.labels[int(key)].strip()
     # and the page says that these are not all, and why
     why = page.inner_text(".status")
     assert "Largest weights only" in why
@@ -108,8 +108,11 @@ def test_the_map_has_the_colour_of_the_weight_under_the_pointer(visit, name):
         assert_near(value, float(weights[i, j]), f"pair {i, j}")
         if name == "self":
             place = (x - box["x"]) / box["width"], (y - box["y"]) / box["height"]
-            pixel = np.array(read_pixel(page.locator("#view-map .map-base"), *place)[:3])
-            assert np.abs(pixel - find_cividis(float(weights[i, j]) / high)).max() < 16, (i, j, value, pixel)
+            # on the edge of two cells, the one above is meant
+            above = place[0], place[1] - 1 / box["height"]
+            pixels = np.array([read_pixel(page.locator("#view-map .map-base"), *at)[:3] for at in (place, above)])
+            far = np.abs(pixels - find_cividis(float(weights[i, j]) / high)).max(-1).min()
+            assert far < 16, (i, j, value, pixels)
             values.append(value)
         seen += 1
     assert seen > 10
@@ -328,7 +331,7 @@ def test_a_long_text_keeps_few_tokens_in_the_document(visit):
     page.keyboard.press("Enter")
     page.wait_for_selector("#view-text .token[data-index='8191']")
     assert page.evaluate(counts)[0] <= 400
-    assert page.inner_text("#view-text .token[data-index='8191']") == "tok8191·"
+    assert page.inner_text("#view-text .token[data-index='8191']") == "tok8191"
 
 
 def test_the_shown_tokens_are_the_text(visit):

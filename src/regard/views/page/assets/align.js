@@ -2,7 +2,8 @@
 (() => {
   const kit = R.kit;
   const ROWS = 40; // of each text at once: what can be read without scrolling far
-  if (!R.data.entries.some((entry) => entry.kind === "cross")) return;
+  const aligns = (entry) => entry.kind === "cross" && !R.pools(entry);
+  if (!R.data.entries.some(aligns)) return;
 
   kit.view("align", "view.align", (place) => {
     const mode = { drop: true, row: 0, column: 0 };
@@ -16,15 +17,20 @@
     const picture = kit.svg("svg", { class: "align-map", id: "align-map", role: "img" });
     const raster = document.createElement("canvas");
     const pages = R.el("div", { class: "row" });
+    const legend = R.el("canvas");
     const body = R.el(
       "div",
       { class: "align" },
       R.el("div", { class: "align-side" }, titles[0], targets),
       R.el("div", { class: "align-side" }, titles[1], sources),
-      R.el("div", { class: "scroll picture", tabindex: "0", role: "region", "aria-label": R.t("align.map") }, picture),
+      R.el(
+        "div", { class: "picture" },
+        R.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": R.t("align.map") }, picture),
+        R.el("figure", { class: "legend" }, R.el("figcaption", { class: "note" }, R.t("legend.weight")), legend),
+      ),
     );
     const choose = () => {
-      const all = R.data.entries.filter((entry) => entry.kind === "cross");
+      const all = R.data.entries.filter(aligns);
       R.set({ entry: (all.find((entry) => R.rowKind(entry.id) !== "none") || all[0]).id, query: 0, key: -1 });
     };
     const other = kit.press("align.choose", choose, { id: "align-choose" });
@@ -76,8 +82,8 @@
             { class: marks, type: "button", "data-index": k, "aria-pressed": String(k === chosen), onclick: () => pick(k) },
             ...parts,
           );
-          button.style.setProperty("--weight", part > 0.012 ? part : 0);
-          if (weights && share > 0.012) {
+          button.style.setProperty("--weight", kit.bar(part));
+          if (weights && share > 0.03) {
             const { fill, ink } = kit.shade(share);
             button.style.backgroundColor = fill;
             button.style.color = ink;
@@ -164,6 +170,7 @@
       picture.setAttribute("height", top + height + 8);
       picture.setAttribute("aria-label", R.t("align.label", { n: rows.length, m: columns.length, name: R.name(entry) }));
       picture.replaceChildren(...parts);
+      R.legend(legend, R.norm(1, R.state.log, 2), "sequential", 240);
     }
 
     function paint(found) {
@@ -174,8 +181,8 @@
         broken.hidden = true;
         return;
       }
-      titles[0].textContent = R.t("text.queries", { name: kit.name(entry.queries) });
-      titles[1].textContent = R.t("text.keys", { name: kit.name(entry.keys) });
+      R.write(titles[0], "text.queries", { name: kit.name(entry.queries) });
+      R.write(titles[1], "text.keys", { name: kit.name(entry.keys) });
       list(targets, entry.queries, found.rows, null, found.query, (k) => R.set({ query: k, pinned: true }));
       list(sources, entry.keys, found.columns, found.own, R.state.key, (k) => R.set({ key: k }));
       map(found);
@@ -200,7 +207,7 @@
 
     function show(state, patch) {
       const entry = R.entry(state.entry);
-      const cross = entry.kind === "cross";
+      const cross = aligns(entry);
       other.hidden = cross;
       body.hidden = !cross;
       note.hidden = !cross;

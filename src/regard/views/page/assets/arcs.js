@@ -65,6 +65,10 @@
     const broken = kit.warning("arcs-broken");
     const picture = kit.svg("svg", { class: "arcs", id: "arcs-picture", role: "img" });
     const again = () => show(R.state);
+    const all = kit.check("arcs-all", "arcs.all", mode.all, (on) => {
+      mode.all = on;
+      again();
+    });
     place.append(
       R.el(
         "div",
@@ -73,10 +77,7 @@
           mode.least = value;
           again();
         }),
-        kit.check("arcs-all", "arcs.all", mode.all, (on) => {
-          mode.all = on;
-          again();
-        }),
+        all,
       ),
       readout,
       broken,
@@ -199,15 +200,21 @@
       const tall = Math.max(rows[1] - rows[0], columns[1] - columns[0]);
       const gap = (span) => ((tall - (span[1] - span[0])) * step) / 2;
       const y = (k, span) => 52 + gap(span) + (k - span[0]) * step;
-      const [near, far] = [190, 530];
+      // both columns are seen in a narrow window too
+      const wide = Math.max(340, Math.min(720, (picture.parentElement.clientWidth || 720) - 16));
+      const near = Math.max(110, (190 / 720) * wide);
+      const far = wide - near;
+      const bend = (far - near) * 0.44;
       const paths = links.map((one) => {
         const [a, b] = [y(one.query, rows) - 4, y(one.key, columns) - 4];
-        return link(one, `M${near},${a} C${near + 150},${a} ${far - 150},${b} ${far},${b}`, entry);
+        return link(one, `M${near},${a} C${near + bend},${a} ${far - bend},${b} ${far},${b}`, entry);
       });
       const title = (side, x, anchor) => kit.svg(
         "text", { x, y: 22, class: "arc-title", "text-anchor": anchor }, kit.name(side),
       );
-      const labels = [title(entry.queries, near - 8, "end"), title(entry.keys, far + 8, "start")];
+      // a name may be longer than its tokens
+      const left = wide < 720 ? [0, "start"] : [near - 8, "end"];
+      const labels = [title(entry.queries, ...left), title(entry.keys, far + 8, "start")];
       for (let k = rows[0]; k < rows[1]; k += 1) {
         const mark = k === R.state.query ? "arc-token query" : "arc-token";
         labels.push(token(
@@ -219,7 +226,7 @@
           entry.keys, k, far + 8, y(k, columns), kit.special(entry.keys, k) ? { class: "arc-token special" } : {},
         ));
       }
-      return [720, 70 + tall * step, paths, labels];
+      return [wide, 70 + tall * step, paths, labels];
     }
 
     function paint(found) {
@@ -257,6 +264,7 @@
     }
 
     function show(state) {
+      all.hidden = R.pools(R.entry(state.entry));
       draw(collect(state), paint);
     }
     return { show };

@@ -295,6 +295,7 @@
   function swapSides() {
     if (state.other >= 0) R.set({ entry: state.other, other: state.entry });
   }
-  R.view("compare", { title: "view.compare", mount, show });
+  // a head by itself has none to be compared with
+  if (R.data.entries.length > 1) R.view("compare", { title: "view.compare", mount, show });
   R.key("x", "key.swap", swapSides, "compare");
 })();

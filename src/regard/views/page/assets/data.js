@@ -8,6 +8,9 @@ const R = {};
   // JSON knows no NaN: a mean that is null was none
   R.broken = (id) => Object.values(R.entry(id).stats).some((mean) => mean === null);
 
+  // a classifier's pooling: one learned query, which is no token of any text
+  R.pools = ({ kind, n, queries }) => kind === "cross" && n === 1 && /^label( B)?$/.test(R.data.sides[queries].name);
+
   // ---- packed numbers ----
   const stores = new Map();
   const arrays = new Map();
@@ -217,9 +220,21 @@ const R = {};
       if (inside(sign, at, text)) return sign;
       return "⟨" + sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩";
     });
+  // a space at the edge of a token is worth a mark only where words are in pieces: whole words begin anyway
+  const cut = new Map();
+  R.inPieces = (side) => {
+    if (!cut.has(side)) {
+      const { labels, special = [] } = R.data.sides[side];
+      const joins = (k) => !special[k] && !special[k - 1] && /[\p{L}\p{N}]$/u.test(labels[k - 1]) && /^[\p{L}\p{M}\p{N}]/u.test(labels[k]);
+      cut.set(side, labels.some((_, k) => k > 0 && joins(k)));
+    }
+    return cut.get(side);
+  };
+  const trimmed = (text) => text.replace(/^ (?=\S)/u, "").replace(/(\S) $/u, "$1");
   const label = (side, k, trim) => {
-    const text = R.data.sides[side].labels[k];
+    let text = R.data.sides[side].labels[k];
     if (text === undefined) return "";
+    if (!R.inPieces(side)) text = trimmed(text);
     // bytes of a character that was never finished have no text of their own
     const part = (text === "" || text === "∅") && (R.data.sides[side].marks || []).includes(k);
     return part ? "⟨…⟩" : text === "" ? "∅" : R.visible((trim && text.trim()) || text);

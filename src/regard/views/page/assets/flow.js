@@ -126,19 +126,22 @@
       set(index, groups, name) {
         side = index;
         const labels = kit.side(side).labels;
+        // where tokens are joined, each is a word: no mark tells where one begins
+        const whole = groups.length < labels.length;
         box.setAttribute("aria-label", name);
         box.dir = kit.direction(side);
         items = groups.map(([from, to]) => {
           if (to - from === 1) {
-            return { from, to, text: R.label(side, from), bare: R.bare(side, from), raw: kit.text(side, from) };
+            const bare = R.bare(side, from);
+            return { from, to, text: whole ? bare : R.label(side, from), bare, raw: kit.text(side, from) };
           }
           let [text, raw] = ["", ""];
           for (let k = from; k < to; k += 1) {
             if (!kit.mark(side, k)) text += labels[k];
             raw += kit.text(side, k);
           }
-          const [shown, bare] = [text, text.trim()].map((one) => R.visible(one) || R.label(side, from));
-          return { from, to, text: shown, bare, raw };
+          const bare = R.visible(text.trim()) || R.label(side, from);
+          return { from, to, text: bare, bare, raw };
         });
         // what was painted was of other tokens
         paint = () => ({});

@@ -10,6 +10,7 @@
   };
   // where all heads have details, a mark for them says nothing
   const mixed = R.data.entries.some((entry) => !R.detailed(entry.id));
+  const pooled = R.data.entries.every(R.pools);
   let gap = 8;
   let canvas, buttons, sorter, frame, legend, caption, detailBox, numbers, told;
   let order = "layer";
@@ -171,8 +172,10 @@
     told = entry;
     caption.textContent = R.name(entry);
     R.badge(detailBox, entry);
-    numbers.replaceChildren(...["entropy", "first", "local", "distance", "received"].map((name) =>
-      el("div", {}, el("dt", {}, R.t("stat." + name)), el("dd", { class: "number" }, number(entry.stats[name])))));
+    // a label has no place among the tokens
+    const names = ["entropy", "first", ...(R.pools(entry) ? [] : ["local", "distance"]), "received"];
+    numbers.replaceChildren(...names.map((name) =>
+      el("div", {}, R.write(el("dt"), R.about(entry, "stat." + name)), el("dd", { class: "number" }, number(entry.stats[name])))));
   }
   function open(entry) {
     R.set({ entry: entry.id, view: "map", zoom: null });
@@ -230,9 +233,9 @@
     panel.append(
       el("div", { class: "row bar" },
         el("label", { class: "field" }, say(el("span"), "grid.sort"), sorter),
-        say(el("span", { class: "note grow" }), mixed ? "grid.hint.mixed" : "grid.hint"),
+        say(el("span", { class: "note grow" }), pooled ? "grid.hint.pooled" : mixed ? "grid.hint.mixed" : "grid.hint"),
         R.data.entries.some(({ id }) => R.broken(id)) ? say(el("span", { class: "chip crossed" }), "nan.legend") : null,
-        el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), "legend.share"), legend)),
+        el("figure", { class: "legend" }, say(el("figcaption", { class: "note" }), pooled ? "legend.share.pooled" : "legend.share"), legend)),
       el("div", { class: "map-columns" }, el("div", { class: "panel map-panel" }, frame),
         el("aside", { class: "panel map-aside grid-aside" }, caption, el("p", {}, detailBox), numbers, opener)));
   }

@@ -106,8 +106,10 @@
       R.el("tr", {}, R.el("th", { scope: "col" }, R.t("help.key")), R.el("th", { scope: "col" }, R.t("help.what"))),
     );
     const region = { class: "scroll help-list", tabindex: "0", role: "region", "aria-label": R.t("help.title") };
+    const terms = R.terms.flatMap((name) => [R.el("dt", {}, R.t("name." + name)), R.el("dd", {}, R.t("term." + name))]);
     kit.dialog("help", "help.title", R.el("div", region,
-      R.el("table", { id: "help-keys" }, heads, R.el("tbody", {}, ...rows))));
+      R.el("table", { id: "help-keys" }, heads, R.el("tbody", {}, ...rows)),
+      R.el("h3", {}, R.t("help.terms")), R.el("dl", { id: "help-terms" }, ...terms)));
   };
 
   // ---- search ----

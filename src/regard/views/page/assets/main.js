@@ -63,11 +63,13 @@
   });
   const layer = select("pick.layer", (at) => R.set({ entry: nearest(groups[at], R.entry(state.entry).head).id }));
   const head = select("pick.head", (id) => R.set({ entry: id }));
-  const toggle = (key, name) => {
+  const toggle = (key, name, term) => {
     const button = el("button", { class: "button", type: "button", onclick: () => R.set({ [name]: !state[name] }) });
-    return { button: say(button, key), name };
+    return { button: R.explain(say(button, key), term), name };
   };
-  const toggles = [toggle("toggle.log", "log"), toggle("toggle.sinks", "sinks"), toggle("toggle.pinned", "pinned")];
+  const toggles = [
+    toggle("toggle.log", "log", "log"), toggle("toggle.sinks", "sinks", "sink"), toggle("toggle.pinned", "pinned", "pin"),
+  ];
   const language = el("select", { onchange: (event) => R.set({ lang: event.target.value }) },
     el("option", { value: "en", lang: "en" }, "English"), el("option", { value: "zh", lang: "zh-Hans" }, "中文"));
   const theme = el("select", { onchange: (event) => R.set({ theme: event.target.value }) },
@@ -80,9 +82,21 @@
     event.preventDefault();
     panelArea.focus();
   } });
+  // of a long title the first lines, and a button for the rest
+  const title = el("h1", { dir: "auto", class: "clamped", id: "regard-title" }, R.data.title || R.t("page.title"));
+  const rest = el("button", { class: "plain quiet", type: "button", hidden: true, "aria-controls": title.id, onclick: () => {
+    title.classList.toggle("clamped");
+    clamp();
+  } });
+  function clamp() {
+    const folded = title.classList.contains("clamped");
+    rest.hidden = folded && title.scrollHeight <= title.clientHeight + 1;
+    rest.setAttribute("aria-expanded", String(!folded));
+    say(rest, folded ? "title.more" : "title.less");
+  }
   const top = el("div", { class: "top" },
     el("div", { class: "brand" },
-      el("h1", { dir: "auto" }, R.data.title || R.t("page.title")),
+      title, rest,
       R.data.note && R.data.note.en ? say(el("p", { class: "quiet" }), "page.note") : null),
     R.toolbar);
   const pickers = el("div", { class: "pickers", role: "group" },
@@ -118,27 +132,32 @@
   // ---- status and footer ----
   const kind = el("span", { class: "chip" });
   const named = el("h2", { dir: "auto" });
-  const facts = el("dl", { class: "facts" });
-  const status = el("div", { class: "status" }, el("div", { class: "row" }, named, kind), facts);
+  const size = el("span", { class: "quiet" });
+  // what went wrong is seen at once; how it was made, by whoever wants to know
+  const [faults, facts] = [el("dl", { class: "facts" }), el("dl", { class: "facts" })];
+  const details = el("details", { class: "details" }, say(el("summary"), "fact.details"), facts);
+  const status = el("div", { class: "status" }, el("div", { class: "row" }, named, kind, size, details), faults);
   const footer = el("footer", { class: "foot" }, say(el("p", { class: "note" }), "page.caption"));
   const live = el("div", { id: "regard-live", class: "visually-hidden", "aria-live": "polite", role: "status" });
   panelArea.prepend(status);
   root.append(say(skip, "page.skip"), el("header", {}, top, pickers, tabs), panelArea, footer, live);
 
   function fact(key, text) {
-    return text ? [el("div", {}, el("dt", {}, R.t(key)), el("dd", { dir: "auto" }, text))] : [];
+    return text ? [el("div", {}, R.write(el("dt"), key), el("dd", { dir: "auto" }, text))] : [];
   }
   function describe() {
     const entry = R.entry(state.entry);
     if (!entry) return;
     const sort = R.rowKind(entry.id);
-    named.textContent = R.name(entry);
+    const [model, kindWord, own] = R.names(entry);
+    named.replaceChildren(model, kindWord ? R.term(kindWord, R.pools(entry) ? "pooling" : "cross") : "", own);
     R.badge(kind, entry);
-    facts.replaceChildren(
-      ...fact("fact.module", entry.name),
-      ...fact("fact.size", R.t("fact.sizes", { n: entry.n.toLocaleString("en"), m: entry.m.toLocaleString("en") })),
-      ...fact("fact.terms", entry.terms),
-      ...fact("fact.check", R.either(entry.check)),
+    R.write(size, R.about(entry, "fact.sizes"), { n: entry.n.toLocaleString("en"), m: entry.m.toLocaleString("en") });
+    const check = fact("fact.check", R.either(entry.check));
+    const wrong = Boolean(entry.check) && entry.check.holds === false;
+    facts.replaceChildren(...fact("fact.module", entry.name), ...fact("fact.terms", entry.terms), ...(wrong ? [] : check));
+    faults.replaceChildren(
+      ...(wrong ? check : []),
       ...fact("fact.nan", R.broken(entry.id) ? R.t("nan.why") : ""),
       ...fact("fact.why", sort === "exact" ? "" : sort === "none" ? R.t("rows.none.why") : R.either(entry.why)));
   }
@@ -205,6 +224,8 @@
   describe();
   controls();
   width = panelArea.getBoundingClientRect().width;
+  // the tools beside it take room too
+  new ResizeObserver(clamp).observe(title);
   R.ready = Promise.resolve(refresh({})).then(R.frame).then(() => {
     performance.mark("regard-first-paint");
     document.documentElement.dataset.ready = "1";

@@ -18,7 +18,7 @@
   function measure() {
     const entry = entryNow();
     const width = Math.max(280, frame.clientWidth);
-    const small = width < 560, right = small ? 40 : 64;
+    const small = width < 560, right = small ? 54 : 64;
     const left = R.gutter(entry.queries, entry.n, small ? 72 : 128), top = R.gutter(entry.keys, entry.m, small ? 72 : 112);
     const [first, last, from, to] = windowNow();
     const room = Math.min(width - left - right, 960);
@@ -104,7 +104,7 @@
     const strip = { x: box.x, y: box.y + box.height + 52, width: box.width, height: 56 };
     if (row) {
       R.strip(context, row, [win[2], win[3]], strip, { colour: "--accent" });
-      R.caption(context, box.x - 12, R.t("map.row"), box.x - 8, strip.y + 28, "right");
+      R.caption(context, box.x - 12, R.t(R.about(entry, "map.row")), box.x - 8, strip.y + 28, "right");
     }
     tell(row, hidden);
     if (started) {
@@ -116,20 +116,24 @@
   function tell(row, hidden) {
     const entry = entryNow();
     const { query, key } = state;
-    const parts = [R.t("map.query", { i: query, label: R.quoted(entry.queries, query) })];
+    const said = (key, values) => R.write(el("span"), R.about(entry, key), values);
+    const parts = [said("map.query", { i: query, label: R.quoted(entry.queries, query) })];
+    // a sentence each, with a space between
+    const tellAll = () => readout.replaceChildren(...parts.flatMap((part, at) => (at ? [" ", part] : [part])));
     if (!row) {
-      readout.textContent = parts[0] + " " + R.t("rows.none.why");
+      parts.push(R.t("rows.none.why"));
+      tellAll();
       topList.replaceChildren();
       topTitle.hidden = true;
       return;
     }
     if (key >= 0) {
-      parts.push(R.t("map.pair", { j: key, other: R.quoted(entry.keys, key), value: valueOf(row, key) }));
+      parts.push(said("map.pair", { j: key, other: R.quoted(entry.keys, key), value: valueOf(row, key) }));
     }
     if (row.some(R.isVoid)) parts.push(R.t("nan.row"));
-    else if (margins && margins[0]) parts.push(R.t("map.bits", { value: R.number(margins[0][query]) }));
-    if (hidden) parts.push(R.t("map.hidden", { value: R.number(hidden) }));
-    readout.textContent = parts.join(" ");
+    else if (margins && margins[0]) parts.push(said("map.bits", { value: R.number(margins[0][query]) }));
+    if (hidden) parts.push(said("map.hidden", { value: R.number(hidden) }));
+    tellAll();
     const best = R.top(row, 10);
     topTitle.hidden = !best.length;
     const name = (j) => el("span", { class: "bar-label" }, el("bdi", {}, String(j)), " ", el("bdi", {}, R.label(entry.keys, j)));
@@ -160,7 +164,7 @@
       progress.hidden = true;
       const { cells } = tile;
       exact = { ...tile, id, covers: win, most: R.largest(cells), least: R.least(cells), broken: cells.some(R.isVoid) };
-      about.textContent = R.t(source.map ? "map.every" : "map.exact") + (state.sinks ? " " + R.t("map.sinks") : "");
+      about.textContent = R.t(source.map ? "map.every" : R.about(entry, "map.exact")) + (state.sinks ? " " + R.t("map.sinks") : "");
     } else {
       const [tall, wide] = coarse.width;
       const text = coarse.name === "thumb" ? "map.thumb" : kind === "exact" ? "map.blocks" : "map.dots";

@@ -3,8 +3,11 @@
   const words = typeof WORDS === "undefined" ? JSON.parse(document.getElementById("regard-words").textContent) : WORDS;
   const rank = { exact: 0, top: 1, none: 2 };
   const first = [...R.data.entries].sort((a, b) => rank[R.rowKind(a.id)] - rank[R.rowKind(b.id)])[0];
+  // an even weight among so many is a few of 256 steps of colour: beyond, all but the peaks would look like nothing
+  const SHORT = 64;
+  const long = R.data.entries.some(({ m }) => m > SHORT);
   const state = {
-    view: "grid", entry: first ? first.id : -1, other: -1, query: 0, key: -1, zoom: null, sinks: false, log: true,
+    view: "grid", entry: first ? first.id : -1, other: -1, query: 0, key: -1, zoom: null, sinks: false, log: long,
     pinned: false, lang: R.data.lang === "zh" ? "zh" : "en", theme: "auto", find: "",
   };
   const initial = { ...state };
@@ -103,12 +106,23 @@
 
   // ---- words ----
   // what the page says about itself comes with the data, in both languages
-  words["page.note"] = R.data.note || {};
-  R.t = (key, values = {}) => {
-    const word = words[key];
-    const text = word ? word[state.lang] || word.en : key;
-    return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  const { en = "", zh = "" } = R.data.note || {};
+  words["page.note"] = {
+    en: en.replace("total variation", "[total variation|variation]"), zh: zh.replace("总变差", "[总变差|variation]"),
   };
+  const phrase = (key) => (words[key] ? words[key][state.lang] || words[key].en : key);
+  const fill = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  // [queries|query] is a term that is explained where it can be pointed at; elsewhere it is a word like others
+  const TERM = /\[([^\]|]+)\|(\w+)\]/g;
+  R.t = (key, values = {}) => fill(phrase(key).replace(TERM, "$1"), values);
+  R.write = (element, key, values = {}) => {
+    const parts = phrase(key).split(TERM);
+    element.replaceChildren(...parts.flatMap((part, at) =>
+      at % 3 === 2 ? [] : at % 3 ? [R.term(part, parts[at + 1])] : part ? [fill(part, values)] : []));
+    return element;
+  };
+  // what is said of a pooling has words of its own, where there are such
+  R.about = (entry, key) => (R.pools(entry) && key + ".pooled" in words ? key + ".pooled" : key);
   R.number = (x) => {
     if (x === 0) return "0";
     if (Math.abs(x) >= 1000) return Math.round(x).toLocaleString("en");
@@ -129,11 +143,14 @@
     const own = R.bare(side, k);
     return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(own) ? "\u2068" + own + "\u2069" : own;
   };
-  R.name = (entry, short = false) => {
+  // which run, what kind if it is none of a text's own, and which head: in three parts
+  R.names = (entry, short = false) => {
     const model = R.data.models.length > 1 && !short ? R.data.models[entry.model] + " · " : "";
-    const cross = entry.kind === "cross" ? R.t("entry.cross") + " · " : "";
-    return model + cross + R.t("entry.name", { layer: entry.layer, head: entry.head });
+    if (R.pools(entry)) return [model, R.t("entry.pooling"), R.siblings(entry).length > 1 ? " · " + R.t("entry.head", entry) : ""];
+    const cross = entry.kind === "cross";
+    return [model, cross ? R.t("entry.cross") : "", (cross ? " · " : "") + R.t("entry.name", entry)];
   };
+  R.name = (entry, short) => R.names(entry, short).join("");
 
   // ---- document ----
   R.el = (tag, attributes = {}, ...children) => {
@@ -153,11 +170,11 @@
   R.say = (element, key, attribute = "") => {
     element.dataset[attribute ? "sayIn" : "say"] = attribute ? attribute + "=" + key : key;
     if (attribute) element.setAttribute(attribute, R.t(key));
-    else element.textContent = R.t(key);
+    else R.write(element, key);
     return element;
   };
   R.respeak = () => {
-    for (const element of document.querySelectorAll("[data-say]")) element.textContent = R.t(element.dataset.say);
+    for (const element of document.querySelectorAll("[data-say]")) R.write(element, element.dataset.say);
     for (const element of document.querySelectorAll("[data-say-in]")) {
       const [attribute, key] = element.dataset.sayIn.split("=");
       element.setAttribute(attribute, R.t(key));

@@ -6,16 +6,18 @@
   const print = (cell) => (typeof cell === "number" && !Number.isInteger(cell) ? R.number(cell) : String(cell ?? "NaN"));
 
   // a real table; the first cell of each row is its head
-  kit.table = ({ id, caption, heads, rows, sort = -1, down = true, onsort = null, marked = -1, pick = null }) => {
+  kit.table = ({ id, caption, heads, rows, sort = -1, down = true, onsort = null, marked = -1, pick = null, columns = [] }) => {
     const head = heads.map((name, k) => {
       const cell = R.el("th", { scope: "col", class: rows.length && typeof rows[0][k] === "number" ? "number" : null });
+      const term = (columns[k] || "").replace("column.", "");
       if (!onsort) {
-        cell.textContent = name;
+        cell.append(R.terms.includes(term) ? R.term(name, term) : name);
         return cell;
       }
       const arrow = k === sort ? (down ? " ▼" : " ▲") : "";
       cell.setAttribute("aria-sort", k === sort ? (down ? "descending" : "ascending") : "none");
-      cell.append(R.el("button", { class: "sorter", type: "button", onclick: () => onsort(k) }, name + arrow));
+      const sorter = R.el("button", { class: "sorter", type: "button", onclick: () => onsort(k) }, name + arrow);
+      cell.append(R.terms.includes(term) ? R.explain(sorter, term) : sorter);
       return cell;
     });
     const body = rows.map((cells, r) => {
@@ -58,13 +60,14 @@
       "column.module", "column.layer", "column.head", "column.entropy", "column.first", "column.local", "column.distance",
       "column.received",
     ];
-    const heads = (two ? ["column.model", ...names] : names).map((key) => R.t(key));
+    const columns = two ? ["column.model", ...names] : names;
+    const heads = columns.map((key) => R.t(key));
     const rows = R.data.entries.map((entry) => {
       const { entropy, first, local, distance, received } = entry.stats;
       const cells = [entry.name, entry.layer, entry.head, entropy, first, local, distance, received];
       return { entry, cells: two ? [R.data.models[entry.model], ...cells] : cells };
     });
-    return { heads, rows };
+    return { heads, rows, columns };
   };
 
   // statistics of each query; missing columns are those that the file does not hold
@@ -78,11 +81,11 @@
       const top = best ? [R.label(entry.keys, best[0]), best[0], best[1]] : ["", "", ""];
       rows.push([k, R.label(entry.queries, k), ...stats.map((values) => values[k]), ...top]);
     }
-    const keys = [
+    const columns = [
       "column.position", "column.token", ...names.map((name) => "column." + name), "column.strongest", "column.key",
       "column.weight",
     ];
-    return { heads: keys.map((key) => R.t(key)), rows };
+    return { heads: columns.map((key) => R.t(key)), rows, columns };
   };
 
   kit.view("table", "view.table", (place) => {
@@ -104,7 +107,7 @@
       drawTop(R.shown(entry.id, state.query), ({ row }) => {
         const tops = row ? R.top(row, 32) : [];
         const caption = R.t(
-          "table.top", { token: kit.quote(entry.queries, state.query), index: state.query, name: R.name(entry) },
+          R.about(entry, "table.top"), { token: kit.quote(entry.queries, state.query), index: state.query, name: R.name(entry) },
         );
         if (R.rowKind(entry.id) === "none") return swap(top, R.el("p", { id: "table-note" }, R.t("row.none")));
         const warning = kit.warning("table-broken");
@@ -124,8 +127,8 @@
 
     function showQueries(state) {
       const entry = R.entry(state.entry);
-      // a head of the overview alone has nothing to say of its queries
-      if (R.rowKind(entry.id) === "none") return drawQueries(Promise.resolve(), () => swap(queries));
+      // a head of the overview alone has nothing to say of its queries; a pooling has one, whose row stands beside
+      if (R.rowKind(entry.id) === "none" || R.pools(entry)) return drawQueries(Promise.resolve(), () => swap(queries));
       const pages = Math.ceil(entry.n / PAGE);
       const page = mode.queries < 0 ? Math.floor(state.query / PAGE) : Math.min(mode.queries, pages - 1);
       const from = page * PAGE;
@@ -135,6 +138,7 @@
             id: "table-queries",
             caption: R.t("table.queries", { name: R.name(entry) }),
             heads: found.heads,
+            columns: found.columns,
             rows: found.rows,
             marked: state.query - from,
             pick: (row) => R.set({ query: from + row, pinned: true }),
@@ -162,8 +166,9 @@
       swap(heads,
         kit.table({
           id: "table-heads",
-          caption: R.t("table.heads"),
+          caption: R.t(R.data.entries.every(R.pools) ? "table.heads.pooled" : "table.heads"),
           heads: found.heads,
+          columns: found.columns,
           rows: some.map(({ cells }) => cells),
           sort: mode.sort,
           down: mode.down,

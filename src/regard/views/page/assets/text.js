@@ -1,7 +1,7 @@
 // The text: choose a query and every key is shaded by its weight; without a query, keys are shaded by what they receive.
 (() => {
   const kit = R.kit;
-  const LEAST = 0.012; // below this share of the strongest key a token stays plain: a page of dark cells says nothing
+  const LEAST = 0.03; // below this share of the strongest key a token stays plain: a page of dark cells says nothing
 
   kit.view("text", "view.text", (place) => {
     const mode = { words: false, received: false };
@@ -55,6 +55,7 @@
     const keys = kit.flow({ id: "text-keys", share: 0.5, pick: readKey, hover: (item) => read(item.from) });
     const both = kit.flow({ id: "text-tokens", pick: choose, hover: point });
     const titles = [R.el("h3", { class: "flow-title" }), R.el("h3", { class: "flow-title" })];
+    const seek = R.el("label", { class: "control" }, R.el("span", {}, R.t("text.jump")), jump);
     const strong = R.el("ol", { class: "strongest", id: "text-strongest" });
     const blocks = R.el("div", { class: "flows" });
     const bar = R.el("canvas", { class: "scale", role: "img", "aria-label": R.t("text.scale") });
@@ -63,7 +64,7 @@
         "div",
         { class: "row controls", role: "group", "aria-label": R.t("controls") },
         kit.press("text.search", () => kit.search(), { id: "text-search" }),
-        R.el("label", { class: "control" }, R.el("span", {}, R.t("text.jump")), jump),
+        seek,
         words,
         received,
       ),
@@ -104,7 +105,7 @@
       if (!item) return;
       const words = { key: kit.quoted(item.bare), index: item.from, weight: R.number(weightOf(item)) };
       const query = current.received ? "" : kit.quote(current.entry.queries, current.query);
-      readout.textContent = R.t(current.received ? "text.readReceived" : "text.read", { ...words, query });
+      readout.textContent = R.t(current.received ? "text.readReceived" : R.about(current.entry, "text.read"), { ...words, query });
     }
 
     // a word as query is the mean of its tokens' rows; a word as key is the sum of its tokens' weights
@@ -133,8 +134,10 @@
       shape = now;
       const cross = kit.apart(entry);
       const singles = (side) => (mode.words ? kit.words(side) : kit.side(side).labels.map((_, k) => [k, k + 1]));
-      titles[0].textContent = R.t("text.queries", { name: kit.name(entry.queries) });
-      titles[1].textContent = R.t("text.keys", { name: kit.name(entry.keys) });
+      // one query has no row to choose, and all that keys receive is its own
+      seek.hidden = received.hidden = R.pools(entry);
+      R.write(titles[0], R.about(entry, "text.queries"), { name: kit.name(entry.queries) });
+      R.write(titles[1], R.about(entry, "text.keys"), { name: kit.name(entry.keys) });
       blocks.replaceChildren(...(cross ? [titles[0], queries.element, titles[1], keys.element] : [both.element]));
       if (cross) {
         queries.set(entry.queries, singles(entry.queries), titles[0].textContent);
@@ -176,7 +179,7 @@
         const share = kit.stretch(sums[k] / most);
         look.title = item.from + ": " + R.number(sums[k]);
         // the bar is always linear, whatever the colours are
-        look.share = sums[k] / most < LEAST ? 0 : sums[k] / most;
+        look.share = kit.bar(sums[k] / most);
         if (share >= LEAST) Object.assign(look, kit.shade(share));
         return look;
       });
@@ -199,7 +202,7 @@
         : found.received
           ? R.t("text.receivedHead", { n: entry.n })
           : R.t(
-            "text.head",
+            R.about(entry, "text.head"),
             { token: kit.quoted((cross ? queries : both).item(found.query).bare), index: found.query, name: R.name(entry) },
           );
       place.querySelector(".legend").hidden = !weights || !kit.largest(sums);
@@ -208,7 +211,8 @@
       note.textContent = weights && broken.hidden ? kind : "";
     }
 
-    const hint = ({ received: all }) => (all ? "text.hintReceived" : R.state.pinned ? "text.hintPinned" : "text.hint");
+    const hint = ({ received: all, entry }) =>
+      all ? "text.hintReceived" : R.state.pinned && !R.pools(entry) ? "text.hintPinned" : R.about(entry, "text.hint");
 
     function show(state, patch) {
       const entry = R.entry(state.entry);

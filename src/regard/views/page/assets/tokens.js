@@ -94,6 +94,8 @@
     if (!(share > 0)) return 0;
     return R.state.log ? Math.max(0, 1 + Math.log10(share) / 2) : Math.min(1, share);
   };
+  // a bar that is no wider than this share of its token is a speck
+  kit.bar = (share) => (share >= 0.1 ? share : 0);
   // at this colour black and white read equally well (4.6:1)
   kit.ink = (place) => (place > 0.464 ? "#000000" : "#ffffff");
   // behind words the paper is zero: on a light page the dark end of cividis would make the smallest weights the loudest
@@ -104,7 +106,7 @@
   kit.lowest = (most) => (R.state.log ? "≤ " + R.number(most / 100) : "0");
   kit.kindNote = (entry) => {
     const kind = R.rowKind(entry.id);
-    const parts = [R.t("row." + kind)];
+    const parts = [R.t(R.about(entry, "row." + kind))];
     if (kind === "top" && entry.why) parts.push(entry.why);
     if (R.state.sinks) parts.push(R.t("sinks.note"));
     return parts.join(" · ");
@@ -134,10 +136,11 @@
   const upright = /^[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Hang}\p{sc=Bopo}\u3000-\u303f\uff00-\uff65·ー]+$/u;
   kit.upright = (text) => upright.test(text) && [...text].length <= 8;
   kit.summary = (entry, query, tops, broken = false) => {
-    const list = tops.filter(([, weight]) => weight > 0).slice(0, 5);
+    // beside a large weight, what is no hundredth of it says nothing
+    const list = tops.filter(([, weight]) => weight > 0 && weight >= tops[0][1] / 100).slice(0, 5);
     const keys = list.map(([key, weight]) => kit.quote(entry.keys, key) + " " + R.number(weight)).join(", ");
     const none = broken ? "NaN" : R.t("row.nothing");
-    return R.t("row.summary", { token: kit.quote(entry.queries, query), index: query, keys: keys || none });
+    return R.t(R.about(entry, "row.summary"), { token: kit.quote(entry.queries, query), index: query, keys: keys || none });
   };
 
   // ---- words ----
