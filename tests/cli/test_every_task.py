@@ -55,7 +55,7 @@ def test_what_is_said(train, tmp_path, name, finished):
     ("name", "number", "status"),
     [*((name, signal.SIGTERM, 143) for name in KINDS if name != "rewrite"), ("translate", signal.SIGINT, 130)],
 )
-def test_stopped_and_gone_on_with(train, tmp_path, monkeypatch, finished, name, number, status):
+def test_stopped_and_gone_on_with(train, complaint, tmp_path, monkeypatch, finished, name, number, status):
     kind, seen = KINDS[name].task, []
     count = kind.count
 
@@ -71,6 +71,11 @@ def test_stopped_and_gone_on_with(train, tmp_path, monkeypatch, finished, name, 
         assert train(name, out, "--quiet") == (
             status, "", f"Stopped and saved. {out}: step 3, 0 s of training. The same command goes on.\n"
         )  # fmt: skip
+    # before its first validation it has no model
+    assert complaint("evaluate", out) == (
+        f"{out} has no model yet, its first validation keeps one: go on training, or validate sooner"
+        " (--validate-every)."
+    )
     assert train(name, out, "--quiet") == (0, "", "")
     whole = finished(name)
     state, other = (load_state(folder / "resume.safetensors") for folder in (out, whole))

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard import watch
+from regard.models.config import POSITIONS
 from regard.models.encoder import HEADS, KINDS, POOLINGS, Encoder
-from regard.models.parts import POSITIONS
 from tests.models.reading import LENS, RICH, SMALL, VALID, assert_same, build, draw, draw_inputs
 
 # --- oracles ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from regard import RegardError
 from regard.data.phrasebook import split_pairs
+from regard.tasks.classify import LabelledCorpus
 from regard.tasks.corpus import Corpus, open_pairs
 
 
@@ -29,6 +30,19 @@ def test_one_file_or_two(tmp_path, tsv):
     two = [str(tmp_path / "a.en"), str(tmp_path / "a.de")]
     assert list(open_pairs(two)) == pairs
     assert list(open_pairs(two, swap=True)) == [pair[::-1] for pair in pairs]
+
+
+def test_names_of_columns_that_are_not_known(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("message,kind\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(9)))
+    with pytest.raises(RegardError) as error:
+        LabelledCorpus(data=(str(file),)).part()
+    assert str(error.value) == (
+        f"{file} seems to begin with the names of its columns (message, kind): add --header, or --columns 1,2 if that"
+        " is a text and its label."
+    )
+    for settings, count in ({"header": True}, 9), ({"columns": (0, 1)}, 10):
+        assert sum(map(len, LabelledCorpus(data=(str(file),), **settings).part())) == count
 
 
 @pytest.mark.parametrize("count", [0, 3])

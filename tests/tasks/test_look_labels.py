@@ -160,7 +160,7 @@ def read_page(sight, **options) -> dict:
 def test_pages_and_pictures(tagger, classifier, tmp_path):
     labelled = look_at_class(classifier, TEXTS[1])
     data = read_page(labelled)
-    assert data["start"] == {"view": "text", "entry": 4}
+    assert data["start"] == {"view": "text", "entry": 4, "query": 0}
     assert (data["entries"][4]["name"], data["entries"][4]["kind"], data["produced"]) == ("pooling", "cross", False)
     both = read_page(labelled, other=look_at_class(classifier, "cat"))
     assert both["start"]["view"] == "compare"

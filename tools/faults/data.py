@@ -7,8 +7,8 @@ BUCKETS, ROWS = "data/buckets.py", "data/rows.py"
 DATA = [
     Fault(
         "data/split.py",
-        "{seed}\\n{fold(source)}",
-        "{seed}\\n{source}",
+        "place = _place(fold(source), seed)",
+        "place = _place(source, seed)",
         "near-duplicates fall into different parts",
     ),
     Fault(

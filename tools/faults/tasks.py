@@ -43,8 +43,8 @@ TASKS = [
     ),
     Fault(
         FIT,
-        "now.best, now.best_step, now.worse = value, now.step, 0",
-        "now.best, now.best_step = value, now.step",
+        "now.worse = 0 if is_best else now.worse",
+        "now.worse = now.worse",
         "a better model does not give patience back",
     ),
     Fault(

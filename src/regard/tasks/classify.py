@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from regard.core import RegardError
+from regard.data.cells import CSV
 from regard.data.grammar import split_polite
 from regard.data.labelled import read_labelled
+from regard.data.lines import TSV
 from regard.data.split import Split
 from regard.tasks.corpus import SHARED, Examples, Fits
 from regard.tasks.evaluate import is_unspaced
@@ -43,15 +46,31 @@ class LabelledCorpus(Examples):
     called: ClassVar[str] = "texts"
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
-        return itertools.chain.from_iterable(
-            read_labelled(path, columns=self.columns, keys=self.keys, header=self.header) for path in paths
-        )
+        options: dict[str, Any] = {"columns": self.columns, "keys": self.keys, "header": self.header}
+        for path in paths:
+            rows = list(read_labelled(path, **options))
+            if self.columns is None and not self.header and self.parting == "even":
+                check_header(path, rows)
+            yield from rows
 
     def draw(self) -> Split:
         return split_polite()
 
     def read_label(self, example: Any) -> str:
         return str(example[1])
+
+
+def check_header(path: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Complain of a table whose first row has a label that no other has, where all others are repeated."""
+    counts = Counter(label for _, label in rows)
+    if not path.lower().removesuffix(".gz").endswith((*TSV, *CSV)) or len(counts) < 3:
+        return
+    text, label = rows[0]
+    if counts.pop(label) == 1 and min(counts.values()) > 1:
+        raise RegardError(
+            f"{path} seems to begin with the names of its columns ({text[:20]}, {label[:20]}): add --header, or"
+            " --columns 1,2 if that is a text and its label."
+        )
 
 
 @dataclass(frozen=True)

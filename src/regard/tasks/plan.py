@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LEFT = ("epochs", "warmup", "validate_every")
 # of few examples, batches are small enough for so many an epoch, and epochs are more, as if they had so many steps
 BATCHES, LEAST_BATCH, STEPS = 16, 4, 60
-# a run validates so often at most, and no more seldom than every so many steps
-VALIDATIONS, SELDOM = 20, 2000
+# a run validates every epoch; where these are short, so often at most, or every so many steps; and where they are long
+VALIDATIONS, SOON, SELDOM = 20, 50, 2000
 
 
 class Planned:
@@ -100,7 +100,7 @@ class Planned:
         made: dict[str, Any] = {
             "epochs": epochs,
             "warmup": min(recipe.warmup, total // 10),
-            "validate_every": min(max(per_epoch, math.ceil(total / VALIDATIONS)), SELDOM),
+            "validate_every": min(max(per_epoch, min(math.ceil(total / VALIDATIONS), SOON)), SELDOM),
         }
         changes = {name: value for name, value in made.items() if name in self.adapts}
         return replace(self, recipe=replace(recipe, **changes), adapts=())  # type: ignore[type-var]
