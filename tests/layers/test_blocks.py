@@ -106,6 +106,24 @@ def test_any_attention_layer_may_be_handed_in():
     assert to_source.shape == (2, 4, 7)
 
 
+def test_lengths_reach_an_attention_by_torchs_call_or_by_another_name():
+    class Named(nn.Module):
+        def forward(self, q, k, v, lengths):
+            seen.append(lengths)
+            return q
+
+    torch.manual_seed(0)
+    layer, seen = MultiHeadAttention.from_torch(nn.MultiheadAttention(D, HEADS, batch_first=True)).double(), []
+    X, lens = draw(2, 5, D), torch.tensor([3, 4])
+    for given in (lens, lens[:, None].expand(2, 5)):
+        out = EncoderBlock(layer, D, FFN).double()(X, given)
+        assert (layer.attention_weights[0, ..., 3:] == 0).all()
+        assert out.shape == X.shape
+        DecoderBlock(layer, Named(), D, FFN).double()(X, X, given)
+        EncoderBlock(Named(), D, FFN).double()(X, given)
+    assert [x.ndim for x in seen] == [1, 1, 2, 2]
+
+
 def test_terms_reach_the_attention_layer():
     block = EncoderBlock(heads(), D, FFN).double()
     X = draw(2, 5, D)

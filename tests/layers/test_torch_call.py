@@ -199,6 +199,34 @@ def test_an_encoder_of_torchs_with_our_attention(batch_first, norm_first, monkey
         assert (found - wanted)[there].abs().max() <= 1e-6 * wanted[there].abs().max().clamp(min=1)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+def test_below_layers_of_torchs_rows_come_nested(norm_first):
+    theirs, ours = encoders(norm_first=norm_first, num_layers=3)
+    theirs.enable_nested_tensor = ours.enable_nested_tensor = theirs.use_nested_tensor = ours.use_nested_tensor = True
+    # one of ours between two of torch's
+    for at in (0, 2):
+        ours.layers[at] = copy.deepcopy(theirs.layers[at])
+    X = rows(3, 6, 16, dtype=torch.float32)
+    with torch.no_grad():
+        wanted, found = (model.eval()(X, src_key_padding_mask=PAD) for model in (theirs, ours))
+    assert_close(found, wanted)
+    assert found[PAD].abs().max() == 0
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_rows_are_each_a_sequence():
+    layer, X = pair(batch_first=True)[1], rows(N, L, E)
+    parts = [X[0].clone().requires_grad_(), X[1, :2].clone().requires_grad_()]
+    nested = torch.nested.as_nested_tensor(parts)
+    out = layer(nested, nested, nested, need_weights=False)[0]
+    for part, found in zip(parts, out.unbind(), strict=True):
+        wanted = layer(part, part, part, need_weights=False)[0]
+        assert_close(found, wanted)
+        got, expected = (torch.autograd.grad(x.square().sum(), part, retain_graph=True) for x in (found, wanted))
+        assert_close(*got, *expected)
+
+
 @pytest.mark.parametrize("call", [CALLS["padded"], CALLS["causal by its hint"]], ids=["padded", "causal"])
 def test_both_learn_alike(call):
     losses = []
@@ -236,6 +264,34 @@ def test_copies_files_and_compilers():
     assert torch.equal(copied.requires_grad_(False)(X, src_key_padding_mask=PAD), plain)
 
 
+def test_an_exported_encoder_serves_other_paddings():
+    _, ours = encoders()
+    ours.eval()
+    X, mask = rows(3, 6, 16, dtype=torch.float32), PAD.clone()
+    with torch.no_grad():
+        exported = torch.export.export(ours, (X,), {"src_key_padding_mask": mask}).module()
+        for seed in (1, 2):
+            X, mask = rows(3, 6, 16, seed=seed, dtype=torch.float32), PAD.roll(seed, 0)
+            found, wanted = (x(X, src_key_padding_mask=mask) for x in (exported, ours))
+            assert_close(found[~mask], wanted[~mask])
+    assert ours.layers[0].self_attn.in_proj_bias is not None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("masks", HIDDEN.values(), ids=HIDDEN)
+def test_masks_on_the_device_are_not_waited_for(masks):
+    layer = pair(batch_first=True)[1].eval().float().cuda()
+    query, key = (rows(N, count, E, dtype=torch.float32).cuda() for count in (L, S))
+    masks = {name: (x if x.dtype == torch.bool else x.float()).cuda() for name, x in masks.items()}
+    with torch.no_grad():
+        wanted = layer(query, key, key, **masks, need_weights=False)[0]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = layer(query, key, key, **masks, need_weights=False)[0]
+        graph.replay()
+    assert_close(found, wanted)
+
+
 def test_a_whole_transformer():
     torch.manual_seed(0)
     theirs = nn.Transformer(16, 2, 2, 2, 32, 0.0, batch_first=True).eval()
@@ -260,6 +316,11 @@ WRONG = {
     f"{CALLED} key_padding_mask must be (2, 5), got shape (5, 2).": {"key_padding_mask": torch.ones(5, 2)},
     f"{CALLED} attn_mask must be (5, 5) or (6, 5, 5), got shape (2, 5, 5).": {"attn_mask": torch.ones(2, 5, 5)},
     f"{CALLED} attn_mask {KINDS}": {"attn_mask": torch.ones(5, 5, dtype=torch.int64)},
+    f"{CALLED} key_padding_mask {KINDS}": {"key_padding_mask": torch.ones(N, L, dtype=torch.int64)},
+    f"{CALLED} key_padding_mask {KINDS.replace('int64', 'uint8')}": {
+        "key_padding_mask": torch.zeros(N, L, dtype=torch.uint8)
+    },
+    f"{CALLED} key_padding_mask must be a tensor, got list.": {"key_padding_mask": [[False] * L] * N},
     f"{CALLED} attn_mask must be a tensor, got Causal.": {"attn_mask": Causal()},
     f"{CALLED} is_causal says what attn_mask is, and there is none: give it, or say mask=Causal().": {
         "is_causal": True
@@ -281,12 +342,25 @@ def test_wrong_calls_are_named(message, options):
     assert str(error.value) == message
 
 
+def test_wrong_masks_of_one_sequence_are_named():
+    layer = pair(batch_first=True)[1]
+    # lengths are of batches: here these numbers are a mask of the wrong kind
+    for mask, message in (([False] * L, "must be a tensor, got list."), (torch.ones(L, dtype=torch.int64), KINDS)):
+        with pytest.raises(RegardError) as error:
+            layer(X3[0], X3[0], X3[0], key_padding_mask=mask)
+        assert str(error.value) == f"{CALLED} key_padding_mask {message}"
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_wrong_rows_are_named():
     layer = pair(batch_first=True)[1]
     nested = torch.nested.nested_tensor([X3[0], X3[1, :2]])
     for given, message in (
-        (nested, f"{CALLED} takes no nested tensors: give padded rows and key_padding_mask."),
+        (
+            nested,
+            f"{CALLED} takes nested rows with batch_first, where they attend to themselves with no masks and"
+            " need_weights=False: else give padded rows and key_padding_mask.",
+        ),
         ("x", f"{CALLED} queries must be a tensor, got str."),
         (X3[None], f"{CALLED} queries must be (batch, queries, query_size=12), got shape (1, 2, 5, 12)."),
     ):

@@ -62,6 +62,12 @@ def test_the_best_is_the_least_where_less_is_better(look, metric, best):
     assert any(label.startswith(f"best {best:g} ") for label in list_lines(axes))
 
 
+def test_shares_of_one_run_are_in_one_unit(look):
+    rows = [{"step": 1, "valid_accuracy": 30.0, "valid_f1": 0.2}, {"step": 2, "valid_accuracy": 40.0, "valid_f1": 0.9}]
+    panels = look(rows)[1:]
+    assert [list(axes.get_yticks()[[0, -1]]) for axes in panels] == [[0, 100], [0, 100]]
+
+
 @pytest.mark.parametrize(
     ("metric", "values", "ends"),
     [

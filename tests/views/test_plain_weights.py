@@ -92,6 +92,22 @@ def test_weights_stay_as_they_are():
     assert found.entropy[0, 0, 0] == pytest.approx(0.5004, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("error")
+def test_arrays_and_tensors_of_any_layout():
+    table = WEIGHTS[0, 0].double().numpy()
+    frozen = table.copy()
+    frozen.flags.writeable = False
+    arrays = [table[::-1], table[:, ::-1], table.astype(">f8"), table.astype(np.longdouble), frozen]
+    for given in [*arrays, np.asfortranarray(table)]:
+        found = look_at(given).map[0, 0]
+        assert found.dtype == torch.float64
+        np.testing.assert_array_equal(found.numpy(), given)
+    for kind in (">f4", np.float16):
+        np.testing.assert_array_equal(look_at(table.astype(kind)).map[0, 0].numpy(), table.astype(kind))
+    sparse = torch.from_numpy(table).to_sparse()
+    np.testing.assert_array_equal(look_at(sparse).map[0, 0].numpy(), table)
+
+
 AXES = "(queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)"
 
 
@@ -106,6 +122,10 @@ AXES = "(queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)
         (lambda: views.page(torch.ones(2, 2, dtype=torch.complex64), ["a", "b"], None),
          f"weights must be real numbers {AXES}, got complex64 of shape (2, 2)."),
         (lambda: views.show(np.array([["a"]])), "weights must be numbers, got an array of <U1."),
+        (lambda: views.map(torch.nested.nested_tensor([torch.ones(2, 2), torch.ones(1, 2)], layout=torch.jagged)),
+         "weights must be one table of numbers, got a nested tensor: give one of its parts at a time."),
+        (lambda: views.map(torch.ones(2, 2, device="meta")),
+         "weights must be numbers, got a meta tensor, which has none: give those of a real call."),
         (lambda: views.map(torch.ones(0, 2)), "look has no queries or no keys: there is nothing to draw."),
         (lambda: views.map(WEIGHTS[0], head=3), "head must be a whole number from 0 to 2, got 3."),
         (lambda: views.show(WEIGHTS, COLUMNS, query=0, queries=["a"]), "queries must be 5, one for each place, got 1."),

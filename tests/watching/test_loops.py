@@ -146,6 +146,14 @@ def test_the_decoder_alone_begins_twice():
     assert count(seen) == {"attention": 4, "attention#5": 3}
 
 
+def test_questions_of_the_callers_own_loop_are_turns_too():
+    attention, outputs = ByHand(), torch.randn(1, 6, 16)
+    with watch(attention) as seen:
+        for _ in range(3):
+            attention(torch.randn(1, 1, 16), outputs)
+    assert count(seen) == {"ByHand": 3}
+
+
 def test_the_same_query_again_is_no_step():
     pooling, x = AttentionPooling(8), torch.randn(1, 5, 8)
     with watch(pooling) as seen:

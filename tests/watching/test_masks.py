@@ -21,6 +21,10 @@ def test_what_hides_and_what_adds():
     assert read_masks("x", SIZES, None, None) == (None, None)
     hides = torch.zeros(2, 5).masked_fill(late, -torch.inf)
     assert read_masks("x", SIZES, hides, torch.zeros(4, 5))[1] is None
+    # of numbers that may not be looked at, both parts are kept
+    hidden, rest = read_masks("x", SIZES, None, torch.zeros(4, 5), looks=False)
+    assert hidden.all()
+    assert not rest.any()
     # one that learns is added, whatever it is now
     assert read_masks("x", SIZES, None, torch.zeros(4, 5, requires_grad=True))[1].requires_grad
 

@@ -222,6 +222,45 @@ def test_our_attention_in_its_place_is_seen_as_well():
         torch.testing.assert_close(seen[name].map, ours[name].map, atol=2e-6, rtol=0)
 
 
+def test_a_layer_that_attends_in_a_way_of_its_own():
+    class Layer(nn.TransformerEncoderLayer):
+        def _sa_block(self, x, *masks, is_causal=False):
+            return x.flip(1)
+
+    model, x = encoder(kind=Layer), rows(3, 6, 16)
+    reason = "Layer attends in a way of its own, and did not call it"
+    with watch(model) as seen:
+        model(x)
+        model.eval()(x)
+    assert not seen
+    assert set(seen.skipped.values()) == {reason}
+    assert len(seen.skipped) == 4
+    # by torch's fast path the method is not called, and the attention is in use
+    with torch.no_grad(), watch(model) as seen:
+        model(x)
+    assert len(seen) == 2
+    assert all(check.is_done and check.holds for check in seen.checks.values())
+
+
+def test_a_wrong_hint_is_believed_where_torch_believes_it():
+    module, x = nn.MultiheadAttention(8, 2, batch_first=True).eval(), rows(2, 6, 8)
+    wrong = torch.zeros(6, 6, dtype=torch.bool)
+    wrong[:, 1] = True
+    for mode, options, is_believed in (
+        (torch.enable_grad, {"need_weights": False}, True),
+        (torch.enable_grad, {"need_weights": True}, False),
+        (torch.enable_grad, {"need_weights": False, "key_padding_mask": PAD[:2]}, False),
+        # by its fast path the module never asks
+        (torch.no_grad, {"need_weights": False}, False),
+    ):
+        with mode(), watch(module) as seen:
+            module(x, x, x, attn_mask=wrong, is_causal=True, **options)
+        (check,) = seen.checks.values()
+        assert check.is_done
+        assert check.holds
+        assert ("Causal" in seen["MultiheadAttention"].terms) == is_believed
+
+
 def test_what_cannot_be_looked_at_says_why():
     class Own(nn.MultiheadAttention):
         def forward(self, x):

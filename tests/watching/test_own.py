@@ -68,6 +68,19 @@ def test_a_layer_is_seen_as_it_attends():
     assert seen.checks["MultiHeadAttention"].ratio < 4
 
 
+def test_keys_by_keyword_are_told_from_the_layers_own_rows():
+    x, y = rows(2, 5, 8), rows(2, 5, 8)
+    theirs = MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, batch_first=True))
+    for model, words in ((layer(), ("queries", "keys", "values")), (theirs, ("query", "key", "value"))):
+        for given, kind in (((x, x, x), "self"), ((x, y, y), "cross")):
+            by_name = dict(zip(words, given, strict=True))
+            first = by_name.pop(words[0])
+            with watch(model) as seen:
+                model(first, **by_name)
+                model(**by_name, **{words[0]: first})
+            assert set(seen.kinds.values()) == {kind}
+
+
 def build(name):
     torch.manual_seed(3)
     if name == "seq2seq":

@@ -34,6 +34,9 @@ class TorchMultiHeadAttention(MultiHeadAttention):
     numbers are added to the scores. In ours (`valid_lens`, `mask`, `bias`, `score`, `weigh`, `cache`; True is attend)
     it gives a tensor, as our layers do. Rows are as the module's, positions first unless that has `batch_first`.
 
+    Fourth by place, `valid_lens` is (batch,); give (batch, queries) by its name: there, two axes are the module's mask.
+    Nested rows are taken where they attend to themselves without masks, as below the layers of an encoder.
+
     Where all keys of a query are hidden, the module's answer may be NaN; ours is zeros (before W_o's bias), and so are
     the weights. These are before dropout, where the module's are after it. Torch's fast paths, which would go around
     the layer, leave it alone.
@@ -59,8 +62,9 @@ class TorchMultiHeadAttention(MultiHeadAttention):
         called = type(self).__name__
         if unknown := sorted(set(ours) - set(OURS)):
             raise RegardError(f"{called} takes torch's words and {', '.join(OURS)}, got {unknown[0][:40]}.")
-        if _is_whole(key_padding_mask) and "valid_lens" not in ours:
-            # the fourth of ours is lengths
+        is_single = isinstance(query, Tensor) and query.ndim == 2
+        if not is_single and _is_lengths(key_padding_mask) and "valid_lens" not in ours:
+            # the fourth of ours
             ours, key_padding_mask = {"valid_lens": key_padding_mask, **ours}, None
         if ours:
             theirs = {"key_padding_mask": key_padding_mask is not None, "attn_mask": attn_mask is not None}
@@ -75,12 +79,17 @@ class TorchMultiHeadAttention(MultiHeadAttention):
             raise RegardError(
                 f"{called} is_causal says what attn_mask is, and there is none: give it, or say mask=Causal()."
             )
-        if getattr(query, "is_nested", False):
-            raise RegardError(f"{called} takes no nested tensors: give padded rows and key_padding_mask.")
-        is_single = isinstance(query, Tensor) and query.ndim == 2
+        if any(getattr(rows, "is_nested", False) for rows in (query, key, value)):
+            is_plain = query is key is value and key_padding_mask is attn_mask is None
+            if not is_plain or need_weights or not self.batch_first:
+                raise RegardError(
+                    f"{called} takes nested rows with batch_first, where they attend to themselves with no masks and"
+                    " need_weights=False: else give padded rows and key_padding_mask."
+                )
+            return self._mix_nested(query), None
         if is_single:
             query, key, value = change_rows(self._as_batch, query, key, value)
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+            key_padding_mask = key_padding_mask[None] if isinstance(key_padding_mask, Tensor) else key_padding_mask
         # as torch believes it, where nothing else needs the mask
         is_causal = is_causal and key_padding_mask is None and not need_weights
         terms = {"mask": Causal(0)} if is_causal else self._read_masks(query, key, key_padding_mask, attn_mask)
@@ -91,6 +100,13 @@ class TorchMultiHeadAttention(MultiHeadAttention):
         if not is_single:
             return out, weights
         return out.squeeze(0 if self.batch_first else 1), None if weights is None else weights[0]
+
+    def _mix_nested(self, nested: Tensor) -> Tensor:
+        """Rows of unequal number as they came, padded on the way."""
+        rows, counts = torch.nested.to_padded_tensor(nested, 0.0), [len(x) for x in nested.unbind()]
+        out = self._mix(rows, rows, rows, torch.tensor(counts, device=rows.device))[0]
+        cut = [x[:count] for x, count in zip(out, counts, strict=True)]
+        return torch.nested.as_nested_tensor(cut, layout=nested.layout)
 
     def _as_batch(self, rows: Any) -> Any:
         """One sequence as a batch of one; what is none is complained about later."""
@@ -103,7 +119,9 @@ class TorchMultiHeadAttention(MultiHeadAttention):
             return {}
         at = 1 if self.batch_first else 0
         sizes = query.shape[1 - at], self.num_heads, query.shape[at], key.shape[at]
-        allowed, added = read_masks(type(self).__name__, sizes, padding, masked)
+        # to look at numbers, the host would wait for the device
+        looks = query.device.type == "cpu" and not torch.compiler.is_compiling()
+        allowed, added = read_masks(type(self).__name__, sizes, padding, masked, looks)
         return {"mask": None if allowed is None else Allowed(allowed), "bias": added}
 
     @property
@@ -132,8 +150,13 @@ class TorchMultiHeadAttention(MultiHeadAttention):
         return torch.cat([linear.weight for linear in linears]) if self._qkv_same_embed_dim else None
 
     @property
-    def in_proj_bias(self) -> Tensor:
-        """Those of the three projections, zeros where there are none: by its class torch sees what this layer is."""
+    def in_proj_bias(self) -> Tensor | None:
+        """Those of the three projections, zeros where there are none: by its class torch sees what this layer is.
+
+        A compiler may not make that class; None keeps torch's layers off their fast path, too.
+        """
+        if torch.compiler.is_compiling():
+            return None
         return join_biases(self.W_q, self.W_k, self.W_v).as_subclass(Own)
 
     @property
@@ -146,5 +169,7 @@ class TorchMultiHeadAttention(MultiHeadAttention):
         super()._load_from_state_dict(state, prefix, *rest)
 
 
-def _is_whole(lengths: Any) -> bool:
-    return isinstance(lengths, Tensor) and lengths.dtype != torch.bool and not lengths.is_floating_point()
+def _is_lengths(given: Any) -> bool:
+    # whole numbers in two axes are a mask of the wrong kind
+    is_number = isinstance(given, Tensor) and given.ndim == 1 and given.dtype != torch.bool
+    return is_number and not given.is_floating_point()

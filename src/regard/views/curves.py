@@ -44,6 +44,8 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
     losses = {name: curves.pop(key, []) for name, key in (("training", "loss"), ("validation", "valid_loss"))}
     panels = [("loss", {name: curve for name, curve in losses.items() if curve})]
     panels += [(show_line(key.removeprefix(VALID)), {"validation": curve}) for key, curve in curves.items()]
+    # in one unit, all of them: beside an accuracy of 30, an f1 of 0.4 is of 100
+    shares = [value for key, curve in curves.items() if _is_share(key) for _, value in curve]
     with open_sheet() as paper:
         families, _ = choose_fonts("".join(name for name, _ in panels))
         across = min(len(panels), ACROSS)
@@ -52,22 +54,30 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
         for number, (name, lines) in enumerate(panels, start=1):
             axes = figure.add_subplot(down, across, number)
             axes.set_title(name, size=11, family=families, color="#222222", loc="left")
-            _draw_panel(axes, name, lines)
+            _draw_panel(axes, name, lines, shares)
         save_figure(figure, place)
 
 
-def find_span(names: Iterable[str], values: Iterable[float]) -> tuple[float, float] | None:
+def find_span(
+    names: Iterable[str], values: Iterable[float], beside: Iterable[float] = ()
+) -> tuple[float, float] | None:
     """The axis of curves that are all shares, of 100 or of 1; None where one is something else, or is off such an axis.
+
+    `beside` are shares in the same unit that other axes have.
 
     >>> find_span(["valid_accuracy"], [91.5, 97.0]), find_span(["f1"], [0.2, 0.7]), find_span(["f1", "loss"], [1.0])
     ((0.0, 100.0), (0.0, 1.0), None)
     """
-    are_shares = [any(word in SHARES for word in name.lower().split("_")) for name in names]
+    are_shares = [_is_share(name) for name in names]
     known = [value for value in values if math.isfinite(value)]
     if not known or not all(are_shares):
         return None
-    top = 1.0 if max(known) <= 1 else 100.0
+    top = 1.0 if max([*known, *filter(math.isfinite, beside)]) <= 1 else 100.0
     return (0.0, top) if min(known) >= 0 and max(known) <= top else None
+
+
+def _is_share(name: str) -> bool:
+    return any(word in SHARES for word in name.lower().split("_"))
 
 
 def set_span(axes: Any, span: tuple[float, float] | None) -> None:
@@ -104,7 +114,7 @@ def _read_number(value: Any) -> float:
     return number if abs(number) < LARGEST else math.nan
 
 
-def _draw_panel(axes: Any, name: str, lines: dict[str, Curve]) -> None:
+def _draw_panel(axes: Any, name: str, lines: dict[str, Curve], shares: Sequence[float]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("step", size=9)
@@ -128,7 +138,7 @@ def _draw_panel(axes: Any, name: str, lines: dict[str, Curve]) -> None:
             axes.plot(broken, [0.02] * len(broken), "x", color=colour, transform=floor, label=f"{label} not finite")
         if label == "validation" and finite:
             _mark_best(axes, name, [point for point in curve if not math.isnan(point[1])])
-    set_span(axes, find_span([name], [value for _, value in finite]))
+    set_span(axes, find_span([name], [value for _, value in finite], shares))
     if lines:
         axes.grid(color="#e6e6e6", linewidth=0.8)
         axes.set_axisbelow(True)

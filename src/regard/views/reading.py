@@ -46,9 +46,13 @@ def look_at(weights: Any, cells: int | None = None) -> Look:
     >>> look_at(torch.eye(3)).top_keys[0, 0, :, 0]
     tensor([0, 1, 2])
     """
+    if isinstance(weights, Tensor) and weights.is_nested:
+        raise RegardError("weights must be one table of numbers, got a nested tensor: give one of its parts at a time.")
+    if isinstance(weights, Tensor) and weights.is_meta:
+        raise RegardError("weights must be numbers, got a meta tensor, which has none: give those of a real call.")
     try:
-        table = torch.as_tensor(weights).detach().cpu()
-        table = table.to(torch.promote_types(table.dtype, torch.float32))
+        table = _read_array(weights) if isinstance(weights, np.ndarray) else weights.detach().to_dense().cpu()
+        table = table if table.is_complex() or table.dtype == torch.float64 else table.float()
     except (TypeError, ValueError, RuntimeError):
         raise RegardError(f"weights must be numbers, got an array of {weights.dtype}.") from None
     if table.is_complex() or not 2 <= table.ndim <= 4:
@@ -62,6 +66,12 @@ def look_at(weights: Any, cells: int | None = None) -> Look:
     rows = (table.new_zeros(*table.shape[:2], count, 1) for count in (n, m))
     seen = look(*rows, bias=table, weigh=_Given(), map=max(n, m, 1) if cells is None else cells)
     return replace(seen, terms="weights as given", why="not kept: of plain weights there is no query and key")
+
+
+def _read_array(weights: npt.NDArray[Any]) -> Tensor:
+    """A copy in a kind of number and an order that torch has."""
+    kind = np.result_type(weights.dtype, np.float32)
+    return torch.from_numpy(np.array(weights, dtype=np.float64 if kind == np.longdouble else kind, order="C"))
 
 
 def list_looks(seen: Any) -> list[tuple[str, Look]]:

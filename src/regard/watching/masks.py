@@ -11,7 +11,7 @@ from regard.core import RegardError
 
 
 def read_masks(
-    called: str, sizes: tuple[int, int, int, int], key_padding_mask: Any, attn_mask: Any
+    called: str, sizes: tuple[int, int, int, int], key_padding_mask: Any, attn_mask: Any, looks: bool = True
 ) -> tuple[Tensor | None, Tensor | None]:
     """Who may be seen and what is added, each to be broadcast to these (batch, heads, queries, keys), or None.
 
@@ -19,7 +19,8 @@ def read_masks(
     (tensor([[[[ True, False]]]]), tensor([[[[1., 1.],
               [1., 1.]]]]))
 
-    What is −∞ hides, as True does. The rest of a mask of numbers is added, and gradients reach it.
+    What is −∞ hides, as True does. The rest of a mask of numbers is added, and gradients reach it. Of such a mask, most
+    often one part says nothing, and is left out where one may look at the numbers.
     """
     batch, heads, n, m = sizes
     allowed: Tensor | None = None
@@ -32,13 +33,12 @@ def read_masks(
             continue
         _check(f"{called} {name}", mask, list(shapes))
         mask = mask.reshape(shapes[tuple(mask.shape)])
-        is_bool, is_blind = mask.dtype == torch.bool, torch.compiler.is_compiling()
+        is_bool = mask.dtype == torch.bool
         see = ~mask if is_bool else mask.detach() != -torch.inf
-        # of a mask of numbers, most often one part says nothing; a compiler cannot look
-        if is_bool or is_blind or not bool(see.all()):
+        if is_bool or not looks or not bool(see.all()):
             allowed = see if allowed is None else allowed & see
         rest = None if is_bool else mask.masked_fill(~see, 0.0)
-        if rest is not None and (is_blind or rest.requires_grad or bool(rest.any())):
+        if rest is not None and (not looks or rest.requires_grad or bool(rest.any())):
             added = rest if added is None else added + rest
     return allowed, added
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,8 +65,10 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
             recorder.skip(name, f"{type(module).__name__[:40]} has a forward of its own")
             return
 
+        learns = torch.is_grad_enabled()
+
         def take() -> None:
-            found = read(module, args, options, out)
+            found = read(module, args, options, out, learns)
             if isinstance(found, str):
                 recorder.skip(name, found)
             else:
@@ -90,14 +92,22 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
             hooks._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
 
-def read_module(module: nn.MultiheadAttention, args: Any, options: Any, out: Any) -> tuple[Any, ...] | str:
-    """What the recorder takes of a call of the module, or why there is nothing to take."""
+def read_module(
+    module: nn.MultiheadAttention, args: Any, options: Any, out: Any, learns: bool = False
+) -> tuple[Any, ...] | str:
+    """What the recorder takes of a call of the module, or why there is nothing to take.
+
+    `learns` says whether gradients were on.
+    """
     if module.bias_k is not None or module.add_zero_attn:
         return "it attends to a key of its own beside those it is given (add_bias_kv, add_zero_attn)"
     given = _SIGNATURE.bind(module, *args, **options).arguments
     query, key, value = given["query"], given["key"], given["value"]
     padding, masked, out = given.get("key_padding_mask"), given.get("attn_mask"), out[0]
     kind = "self" if key is query else "cross"
+    is_fast = query is key is value and _goes_fast(module, module, query, (module.out_proj,), learns)
+    # there torch believes the hint, and never looks at the mask
+    is_hinted = given.get("is_causal", False) and padding is None and not given.get("need_weights", True)
     valid = None
     if query.is_nested:
         query, valid = _pad(query)
@@ -108,6 +118,8 @@ def read_module(module: nn.MultiheadAttention, args: Any, options: Any, out: Any
         padding = None if padding is None else padding.unsqueeze(0)
     elif not module.batch_first:
         query, key, value, out = (x.transpose(0, 1) for x in (query, key, value, out))
+    if is_hinted and not is_fast:
+        masked = torch.ones(query.shape[1], key.shape[1], dtype=torch.bool, device=query.device).triu(1)
     mix = _Cast(module.out_proj)
 
     def finish(row: Tensor, b: int, i: int) -> Tensor:
@@ -117,10 +129,19 @@ def read_module(module: nn.MultiheadAttention, args: Any, options: Any, out: Any
     return kind, *call, out, Rest(finish, rows)
 
 
-def read_layer(layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: Tensor) -> tuple[Any, ...] | str:
+def read_layer(
+    layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: Tensor, learns: bool = False
+) -> tuple[Any, ...] | str:
     """The same for a layer that went by its fast path: it puts out rows after its norms and its network."""
     given = _LAYER_SIGNATURE.bind(layer, *args, **options).arguments
     rows, valid = given["src"], None
+    if getattr(layer._sa_block, "__func__", None) is not nn.TransformerEncoderLayer._sa_block:
+        # one of torch's would have run the attention, this one need not
+        parts = layer.self_attn.out_proj, layer.norm1, layer.norm2, layer.linear1, layer.linear2
+        is_known = layer.activation_relu_or_gelu and layer.norm1.eps == layer.norm2.eps
+        is_hooked = any(part._forward_hooks or part._forward_pre_hooks for part in layer.modules())
+        if not is_known or is_hooked or not _goes_fast(layer, layer.self_attn, rows, parts, learns):
+            return f"{type(layer).__name__[:40]} attends in a way of its own, and did not call it"
     if rows.is_nested:
         rows, valid = _pad(rows)
         out = _pad(out)[0]
@@ -153,6 +174,19 @@ def read_layer(layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: 
     query = level(rows, 0) if layer.norm_first else rows
     *call, places = _describe(layer.self_attn, query, query, query, padding, masked, valid)
     return "self", *call, out, Rest(finish, places)
+
+
+def _goes_fast(
+    module: nn.Module, attention: nn.MultiheadAttention, rows: Tensor, parts: Iterable[Any], learns: bool
+) -> bool:
+    """Whether torch takes a kernel that runs no module and reads no hint, by the conditions that it has."""
+    tensors = [rows, attention.in_proj_weight, attention.in_proj_bias]
+    tensors += [x for part in parts for x in (part.weight, part.bias)]
+    if any(x is None for x in tensors) or torch.overrides.has_torch_function(tensors):
+        return False
+    is_apt = attention.batch_first and attention.num_heads % 2 == 0 and rows.device.type in ("cpu", "cuda", "xpu")
+    is_off = module.training or torch.is_autocast_enabled() or not torch.backends.mha.get_fastpath_enabled()
+    return rows.ndim == 3 and is_apt and not is_off and not (learns and any(x.requires_grad for x in tensors))
 
 
 def _describe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,9 +30,11 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
     running, here = recorder.running, threading.get_ident()
 
     def enter(module: nn.Module, args: Any) -> None:
+        # torch shows such a hook no keywords: they are its caller's
+        options = {} if torch.compiler.is_compiling() else sys._getframe(1).f_locals.get("kwargs", {})
         # graphs that a compiler made run as modules of nobody
         if not isinstance(module, GraphModule) or id(module) in names:
-            running.enter(module, args)
+            running.enter(module, args, options)
 
     def leave(module: nn.Module, args: Any, out: Any) -> None:
         running.leave(module)
@@ -40,9 +43,9 @@ def observe(names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
         if not running.stack and threading.get_ident() == here:
             kind = "self" if query.shape[-2] == key.shape[-2] else "cross"
             recorder.take("attend", kind, call, query, key, value, out)
-        for module, args, _ in reversed(running.stack):
+        for module, args, options, _ in reversed(running.stack):
             if id(module) in names:
-                kind = _find_kind(module, args, query.shape[-2], key.shape[-2])
+                kind = _find_kind(module, args, options, query.shape[-2], key.shape[-2])
                 recorder.take(names[id(module)], kind, call, query, key, value, out)
                 return
 
@@ -69,12 +72,15 @@ def _apart(tell: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _find_kind(module: nn.Module, args: tuple[Any, ...], n: int, m: int) -> str:
+def _find_kind(module: nn.Module, args: tuple[Any, ...], options: Mapping[str, Any], n: int, m: int) -> str:
     """Whether a module attends to its own rows or to others, by what it was called with, else by their numbers."""
     parameters = list(inspect.signature(module.forward).parameters)
     at = next((parameters.index(name) for name in ("keys", "key") if name in parameters), 0)
     if at:
-        return ("self" if args[at] is args[0] else "cross") if at < len(args) else "self" if n == m else "cross"
+        given = {**dict(zip(parameters, args, strict=False)), **options}
+        if parameters[at] in given:
+            return "self" if given[parameters[at]] is given.get(parameters[0]) else "cross"
+        return "self" if n == m else "cross"
     rows = [x for x in args if isinstance(x, Tensor) and x.is_floating_point()]
     if rows and rows[0] is args[0]:
         # with a cache there are more keys than rows; rows as many as the keys, beside the queries', are a memory

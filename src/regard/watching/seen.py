@@ -93,7 +93,9 @@ class Seen(Mapping[str, Look]):
 
         The look has the name of its first call. A call that does not go on where the module's last one ended stays
         apart, under its own name: another text, another pass, or beams that changed places, as the rows of different
-        beams are not those of one text. `name in seen.steps` says which calls are joined to the ones before them.
+        beams are not those of one text. Single queries that a caller's own loop puts to the same keys are joined as the
+        steps of a decoder are: nothing tells them apart. `name in seen.steps` says which calls are joined to the ones
+        before them.
 
         Keys that a step did not have yet are padded at the end. A map whose steps were counted in blocks of different
         sizes shares the weight of a block evenly among its pairs; its sum is exact.

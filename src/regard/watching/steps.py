@@ -31,12 +31,12 @@ class Running:
         self._numbers = itertools.count()
 
     @property
-    def stack(self) -> list[tuple[nn.Module, Any, int]]:
-        found: list[tuple[nn.Module, Any, int]] = self._here.__dict__.setdefault("stack", [])
+    def stack(self) -> list[tuple[nn.Module, Any, Any, int]]:
+        found: list[tuple[nn.Module, Any, Any, int]] = self._here.__dict__.setdefault("stack", [])
         return found
 
-    def enter(self, module: nn.Module, args: Any) -> None:
-        self.stack.append((module, args, next(self._numbers)))
+    def enter(self, module: nn.Module, args: Any, options: Any) -> None:
+        self.stack.append((module, args, options, next(self._numbers)))
 
     def leave(self, module: nn.Module) -> None:
         # a module that was stopped before it was entered is left all the same
@@ -99,7 +99,8 @@ def _is_loop(before: _Call, call: _Call) -> bool:
     """Whether two calls are two turns of a loop.
 
     The runs that they do not share must be turns: what has had several calls was a loop itself, and is over. Where the
-    loop is the caller's own, the same query once more is the same text once more.
+    loop is the caller's own, the same query once more is the same text once more, and another query is one more turn:
+    nothing tells a decoder's next step from another question to the same memory.
     """
     shared = _share(before, call.within)
     if shared < len(before.within) and before.counts[shared] > 1:
