@@ -19,5 +19,6 @@ def install(extra: str, file: str | os.PathLike[str] = __file__) -> str:
     source = pathlib.Path(file).resolve().parents[1]
     if source.name != "src" or not (source.parent / "pyproject.toml").is_file():
         return f"pip install 'regard[{extra}]'"
-    place = "." if source.parent == pathlib.Path.cwd() else str(source.parent)
+    # os.path: the folder that a program is in may be gone
+    place = "." if os.path.exists(".") and os.path.samefile(source.parent, ".") else str(source.parent)
     return f"pip install {shlex.quote(f'{place}[{extra}]')}"

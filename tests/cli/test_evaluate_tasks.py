@@ -141,7 +141,7 @@ def test_hidden_words(command, finished, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tag", "summarize", "pretrain"])
-def test_a_run_is_asked_what_it_held_out(command, complaint, finished, tmp_path, name):
+def test_a_run_is_asked_what_it_held_out(command, complaint, finished, data, tmp_path, name):
     row, _ = read(command, finished(name))
     assert row["count"] > 0
     shutil.copytree(finished(name), tmp_path / "run")
@@ -158,6 +158,15 @@ def test_a_run_is_asked_what_it_held_out(command, complaint, finished, tmp_path,
         assert complaint("evaluate", tmp_path / "run", "--data", tmp_path) == (
             f"{config} is damaged (a corpus cannot have held_out=2): restore it."
         )
+    # rows that came later are parted anew, and what was learned from would be asked
+    more = tmp_path / data(name).name
+    more.write_bytes(2 * (data(name).read_bytes() + b"\n" * (name == "tag")))
+    entries["training"]["corpus"] |= {"held_out": None, "data": [str(more)]}
+    config.write_text(json.dumps(entries))
+    assert complaint("evaluate", tmp_path / "run") == (
+        f"{more} changed since {tmp_path / 'run'} was trained, so what it held out may be what it learned from:"
+        f" name {called} it never saw by --data."
+    )
     del entries["training"]["corpus"]
     config.write_text(json.dumps(entries))
     assert complaint("evaluate", tmp_path / "run") == (

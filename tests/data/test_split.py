@@ -103,8 +103,23 @@ def test_labels_are_held_out_in_proportion():
         # neither order nor label's spelling of others matters
         mixed = chance.sample(rows, count)
         assert [sorted(part) for part in split_evenly(mixed, label=itemgetter(1))] == [sorted(part) for part in parts]
+        # of odd shares, too, both have as many
+        assert abs(len(parts.valid) - len(parts.test)) <= 1
         # another seed holds out others
         assert count < 10 or split_evenly(rows, label=itemgetter(1), seed=1).valid != parts.valid
+
+
+def test_both_parts_have_examples_wherever_a_label_can_spare_two():
+    chance = random.Random(0)
+    for _ in range(300):
+        counts = [chance.choice((1, 1, 2, 3, 5, 40)) for _ in range(chance.randint(1, 12))]
+        rows = [(f"{name} {n}", str(name)) for name, count in enumerate(counts) for n in range(count)]
+        parts = split_evenly(rows, label=itemgetter(1))
+        assert abs(len(parts.valid) - len(parts.test)) <= 1, counts
+        assert bool(parts.valid) == bool(parts.test) == (max(counts) > 2), counts
+        assert {label for _, label in parts.train} == {label for _, label in rows}
+    # references of a few texts: whole texts are held out, however often they are there
+    assert [len(part) for part in split_evenly([(f"text {n % 6}", "") for n in range(48)])] == [32, 8, 8]
 
 
 def test_few_labels_and_near_duplicates_are_learned_from_together():

@@ -365,15 +365,15 @@ MESSAGES = {
     "lens": "Seq2SeqEncoder valid_lens must be one length for each sequence, (3,), got shape (2,).",
     "no tensor": "Seq2SeqAttentionDecoder enc_valid_lens must be one length for each sequence, (3,), got list.",
     "long": "Seq2SeqEncoder valid_lens must be at most 7 (the number of source positions), got 8.",
-    "preset": "Seq2Seq preset must be one of 'tiny', 'small', 'base', got 'huge'.",
+    "preset": "Config preset must be one of 'tiny', 'small', 'base', got 'huge'.",
     "unknown": (
-        "Seq2Seq config has no 'heads'; it has src_vocab_size, tgt_vocab_size, embed_size, num_hiddens, num_layers,"
+        "Config has no 'heads'; it has src_vocab_size, tgt_vocab_size, embed_size, num_hiddens, num_layers,"
         " dropout, embed_dropout, is_bidirectional, attention."
     ),
-    "missing": "Seq2Seq config needs 'tgt_vocab_size', got src_vocab_size.",
-    "kind": "Seq2Seq config tgt_vocab_size must be int, got '4'.",
-    "truth": "Seq2Seq config num_layers must be int, got True.",
-    "score": "Seq2Seq attention must be one of 'additive', 'dot', 'bilinear', 'cosine', 'concat', got 'luong'.",
+    "missing": "Config needs 'tgt_vocab_size', got src_vocab_size.",
+    "kind": "Config tgt_vocab_size must be int, got '4'.",
+    "truth": "Config num_layers must be int, got True.",
+    "score": "Config attention must be one of 'additive', 'dot', 'bilinear', 'cosine', 'concat', got 'luong'.",
 }
 
 

@@ -60,11 +60,11 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
 def find_task(run: str | Path) -> str | None:
     """What the run in a folder was trained for; None where it does not say."""
     from regard.core import RegardError
-    from regard.models.layout import CONFIG, read_config
+    from regard.models.layout import CONFIG, WEIGHTS, read_config
     from regard.tasks.folder import SETTINGS
 
     place = Path(run)
-    if (place / SETTINGS).exists() and not (place / CONFIG).exists():
+    if (place / SETTINGS).exists() and not any((place / name).exists() for name in (CONFIG, WEIGHTS)):
         raise RegardError(
             f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
             " (--validate-every)."

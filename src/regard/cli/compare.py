@@ -68,7 +68,8 @@ def compare(
     data, keep = out.with_suffix(".json"), out.with_name(f"{out.name}.part.json")
     for place in (out, data, keep):
         # what was begun is gone on with, and what is read is written as it was
-        check_place("--out", place, force or place in (keep, numbers))
+        is_read = numbers is not None and place.absolute() == numbers.absolute()
+        check_place("--out", place, force or place == keep or is_read)
     if numbers is not None and (quick or equal_parameters or lengths is not None or parts is not None):
         raise typer.BadParameter("--from measures nothing: it has no use for --quick, --lengths, --parts and the like")
     if out.suffix.lower() not in (".html", ".htm"):

@@ -163,7 +163,7 @@ def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, 
     from regard.core import RegardError
     from regard.models.layout import CONFIG, read_config
     from regard.tasks.classify import LabelledCorpus
-    from regard.tasks.corpus import PHRASEBOOK, Corpus, Examples
+    from regard.tasks.corpus import PHRASEBOOK, Corpus, Examples, digest_texts
     from regard.tasks.pretrain_job import TextCorpus
     from regard.tasks.summarize_job import ShortCorpus
     from regard.tasks.tag import TaggedCorpus
@@ -174,7 +174,8 @@ def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, 
     kind = kinds.get(task, Corpus)
     if data and issubclass(kind, Corpus):
         return list(itertools.islice(kind(**changes).open(tuple(data)), limit))
-    entries = read_config(run).get("training", {}).get("corpus")
+    training = read_config(run).get("training", {})
+    entries, digest = training.get("corpus"), training.get("test_digest")
     if data and entries is None:
         entries = {}
     if not isinstance(entries, dict):
@@ -193,4 +194,9 @@ def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, 
     test = corpus.part().test
     if not test:
         raise RegardError(f"{run} held no {kind.called} out of {' and '.join(corpus.data)}: name others by --data.")
+    if digest not in (None, digest_texts(test)):
+        raise RegardError(
+            f"{' and '.join(corpus.data)} changed since {run} was trained, so what it held out may be what it learned"
+            f" from: name {kind.called} it never saw by --data."
+        )
     return test[:limit]

@@ -57,7 +57,7 @@ def split_evenly(
 
     None holds out √n of n examples or a twentieth of them, whichever is more, but at most a fifth and at most 2,000.
     Which they are depends on their texts, labels and `seed`, not on their order or the machine; texts that `fold` makes
-    equal stay together. Of each label the last text is learned from, and all texts where there are fewer than three.
+    equal stay together. Of each label a text is learned from, and all texts where there are fewer than three.
     """
     rows = list(examples)
     if held_out is None:
@@ -73,14 +73,23 @@ def split_evenly(
         strata[min(label(rows[number]) for number in numbers)].append(text)
     sizes = {name: sum(len(groups[text]) for text in texts) for name, texts in strata.items() if len(texts) > 2}
     places = dict.fromkeys(range(len(rows)), "train")
-    for turn, (name, share) in enumerate(sorted(_share_out(2 * count, sizes).items())):
-        # an odd one goes to the test and to the validation by turns
-        left = {"test": (share + 1 - turn % 2) // 2, "valid": (share + turn % 2) // 2}
+    held = {"valid": 0, "test": 0}
+    for name, share in sorted(_share_out(2 * count, sizes).items(), key=lambda x: (-x[1], x[0])):
+        mine = dict.fromkeys(held, 0)
         for text in sorted(strata[name], key=lambda text: _place(text, seed))[:-1]:
-            part = next((x for x, most in left.items() if len(groups[text]) <= most), None)
-            if part is not None:
-                left[part] -= len(groups[text])
+            # to the part that has fewer of this label, and of all
+            part, size = min(held, key=lambda x: (mine[x], held[x])), len(groups[text])
+            if sum(mine.values()) + size <= share:
+                mine[part] += size
+                held[part] += size
                 places.update(dict.fromkeys(groups[text], part))
+    for part in held:
+        # a text that is there more often than it should is better than none at all
+        left = [[text for text in strata[name] if places[groups[text][0]] == "train"] for name in sizes]
+        spare = [text for texts in left if len(texts) > 1 for text in texts]
+        if count and not held[part] and spare:
+            text = min(spare, key=lambda text: (len(groups[text]), _place(text, seed)))
+            places.update(dict.fromkeys(groups[text], part))
     parts = Split([], [], [])
     for number, part in places.items():
         getattr(parts, part).append(rows[number])

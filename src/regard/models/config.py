@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import MISSING, Field, field, fields
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -79,10 +79,12 @@ def take_preset(name: str, presets: Mapping[str, dict[str, Any]]) -> dict[str, A
 
 def make_config(kind: type[T], entries: Mapping[str, Any]) -> T:
     """A config of what `dataclasses.asdict` gave, as after a way through JSON: lists are tuples again."""
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    settings = fields(kind)  # type: ignore[arg-type]
+    known = [one.name for one in settings]
     for name in entries:
         if name not in known:
             raise RegardError(f"Config has no {name!r}; it has {', '.join(known)}.")
-    if "vocab_size" not in entries:
-        raise RegardError(f"Config needs 'vocab_size', got {', '.join(entries) or 'nothing'}.")
+    for one in settings:
+        if one.default is MISSING and one.name not in entries:
+            raise RegardError(f"Config needs {one.name!r}, got {', '.join(entries) or 'nothing'}.")
     return kind(**{name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()})

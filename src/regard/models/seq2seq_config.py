@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
-from regard.core import RegardError
-from regard.models.config import setting
+from regard.models.config import check_fields, make_config, setting, take_preset
 
 ATTENTIONS = ("additive", "dot", "bilinear", "cosine", "concat")
 PRESETS: dict[str, dict[str, Any]] = {
@@ -16,8 +15,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"embed_size": 128, "num_hiddens": 256, "num_layers": 1, "embed_dropout": 0.3, "is_bidirectional": True},
     "base": {"embed_size": 256, "num_hiddens": 512, "num_layers": 1, "embed_dropout": 0.4, "is_bidirectional": True},
 }  # fmt: skip
-# what JSON may bring for a field of this type
-_KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
 @dataclass(frozen=True)
@@ -39,31 +36,15 @@ class Config:
     attention: str = setting("additive", "attention score of the decoder's state and the source", ATTENTIONS)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, kind = getattr(self, field.name), str(field.type)
-            # True is an int to Python
-            if not isinstance(value, _KINDS[kind]) or isinstance(value, bool) != (kind == "bool"):
-                raise RegardError(f"Seq2Seq config {field.name} must be {kind}, got {value!r}.")
-        if self.attention not in ATTENTIONS:
-            names = ", ".join(map(repr, ATTENTIONS))
-            raise RegardError(f"Seq2Seq attention must be one of {names}, got {self.attention!r}.")
+        check_fields(self)
 
     @classmethod
     def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> Self:
         """The preset of that name, "tiny", "small" or "base", with whatever is to differ from it."""
-        if name not in PRESETS:
-            raise RegardError(f"Seq2Seq preset must be one of {', '.join(map(repr, PRESETS))}, got {name!r}.")
         sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
-        return cls.from_dict({**PRESETS[name], **sizes, **changes})
+        return cls.from_dict({**take_preset(name, PRESETS), **sizes, **changes})
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
         """What `dataclasses.asdict` gave, as after a way through JSON."""
-        known = [field.name for field in fields(cls)]
-        for name in entries:
-            if name not in known:
-                raise RegardError(f"Seq2Seq config has no {name!r}; it has {', '.join(known)}.")
-        for name in known[:2]:
-            if name not in entries:
-                raise RegardError(f"Seq2Seq config needs {name!r}, got {', '.join(entries) or 'nothing'}.")
-        return cls(**entries)
+        return make_config(cls, entries)

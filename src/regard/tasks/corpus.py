@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -183,3 +184,20 @@ class Corpus(Examples):
 
     def _turn(self, pair: Pair) -> Pair:
         return pair[::-1] if self.swap else pair
+
+
+def digest_data(*parts: Any) -> str:
+    """A name for data that no other data has."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def digest_texts(examples: Iterable[Any]) -> str:
+    """A name for the texts of examples, which stand first in each, as text or as words; white space does not count.
+
+    >>> digest_texts([("a cat sat", "x")]) == digest_texts([(("a", "cat", "sat"), ("DET", "NOUN", "VERB"))])
+    True
+    """
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update("".join("".join(example[0]).split()).encode(errors="surrogatepass") + b"\n")
+    return digest.hexdigest()[:16]

@@ -143,7 +143,8 @@ class RunFolder:
         """Keep where the run ends now, and beside it from which step on that is so."""
         kept = self.read_settings()
         kept["recipe"] |= {name: now for name, (_, now) in moved.items()}
-        kept.setdefault(MOVED, []).append({"step": step, **moved})
+        before = kept.get(MOVED)
+        kept[MOVED] = [*(before if isinstance(before, list) else []), {"step": step, **moved}]
         self._write_settings(kept)
 
     def _write_settings(self, settings: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from regard.data.split import Split
 from regard.extras import install
 from regard.models.encoder import Encoder
 from regard.models.pretrained import load_pretrained
+from regard.tasks.corpus import digest_data, digest_texts
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import METRICS, EncoderJob
@@ -24,7 +25,7 @@ from regard.tasks.lexicon import Encoded, Lexicon
 from regard.tasks.logits import ask, find_logits, open_rows, part_sentence
 from regard.tasks.plan import open_job
 from regard.tasks.recipe import Machine
-from regard.tasks.run import Learning, describe_parts, digest_data, train_run
+from regard.tasks.run import Learning, describe_parts, train_run
 from regard.tasks.start import limit_length, prepare_reading
 from regard.tasks.verdict import JUDGED, judge_labels
 from regard.views.labels import show_line
@@ -48,7 +49,8 @@ class LabelTask(Learning):
         test: Sequence[Example] = (),
     ) -> None:  # fmt: skip
         super().__init__(model)
-        self.job, self.lexicon = job, lexicon
+        self.job = job = job.fit_batches(len(train))
+        self.lexicon = lexicon
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.unit = "words" if job.is_worded else "texts"
         labels, positions = model.config.labels, limit_length(None, model)
@@ -56,9 +58,10 @@ class LabelTask(Learning):
         self.train = read_examples(job, lexicon, labels, train, self.limit)
         # of what is validated nothing is left out
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
-        self._digest = digest_data(self.train, self.valid)
-        # what nobody has looked at comes first
-        self._asked = read_examples(job, lexicon, labels, [*test, *valid][:JUDGED], self.limit, positions=positions)
+        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
+        # what chose no weights, where there is some
+        asked = (test or valid)[:JUDGED]
+        self._asked = read_examples(job, lexicon, labels, asked, self.limit, positions=positions)
         self._usual = Counter(_list_numbers(self.train[1])).most_common(1)[0][0]
         known = _list_numbers(self.valid[1])
         self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
@@ -127,7 +130,8 @@ class LabelTask(Learning):
         if not pairs:
             return []
         hits, usual = (sum(a == b for a, b in x) for x in (pairs, [(self._usual, b) for _, b in pairs]))
-        return judge_labels(hits, len(pairs), usual, show_line(model.config.labels[self._usual]), self.unit)
+        names = model.config.labels
+        return judge_labels(hits, len(pairs), usual, show_line(names[self._usual]), self.unit, len(names))
 
 
 def train_labels(
@@ -135,10 +139,7 @@ def train_labels(
     logs: bool = False, kind: type[LabelTask] = LabelTask,
 ) -> Standing:  # fmt: skip
     """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
-
-    if parts is None:
-        job, parts = open_job(job, RunFolder(path))
-    found = parts
+    job, found = open_job(job, RunFolder(path), parts)
 
     def prepare(folder: RunFolder) -> LabelTask:
         labels = list_labels(job, [*found.train, *found.valid])

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from regard.core import RegardError
 from regard.data.split import Split
+from regard.tasks.folder import SETTINGS
 
 if TYPE_CHECKING:
     from regard.tasks.corpus import Examples
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 # settings of a recipe that may be left to the data
 LEFT = ("epochs", "warmup", "validate_every")
-# of few examples, batches are small enough for so many an epoch, and epochs are more, as if they had so many steps
-BATCHES, LEAST_BATCH, STEPS = 16, 4, 60
+# of few examples, batches are small enough for so many an epoch
+BATCHES, LEAST_BATCH = 16, 4
 # a run validates every epoch; where these are short, so often at most, or every so many steps; and where they are long
 VALIDATIONS, SOON, SELDOM = 20, 50, 2000
 
@@ -28,6 +30,8 @@ class Planned:
 
     # a function, by its file in this room and its name
     trainer: ClassVar[tuple[str, str]]
+    # of few examples, epochs are more, as if they had so many steps
+    least_steps: ClassVar[int] = 60
 
     if TYPE_CHECKING:
         task: ClassVar[str]
@@ -57,16 +61,20 @@ class Planned:
         made, corpus = before.get("recipe", {}), before.get("corpus", {})
         known = [name for name in self.adapts if name in made or name in before]
         ends = {} if self.recipe.patience is not None else {"patience": made.get("patience")}
-        if "epochs" in known and self.recipe.max_steps is not None:
+        if "epochs" in known and self.recipe.max_steps not in (None, made.get("max_steps")):
             # of these steps, whatever the epochs were
             known.remove("epochs")
         elif "epochs" in known:
             ends["max_steps"] = made.get("max_steps")
-        held_out = corpus.get("held_out") if self.corpus.held_out is None else self.corpus.held_out
+        was = {"held_out": corpus.get("held_out"), "parting": corpus.get("parting", "hash")}
+        if not all(self.corpus.fits[name](value) for name, value in was.items()):
+            raise TypeError(was)
+        if self.corpus.held_out is not None:
+            del was["held_out"]
         changes: dict[str, Any] = {"batch_size": before["batch_size"]} if "batch_size" in known else {}
         return replace(  # type: ignore[type-var]
             self,
-            corpus=replace(self.corpus, held_out=held_out, parting=corpus.get("parting", "hash")),
+            corpus=replace(self.corpus, **was),
             recipe=replace(self.recipe, **ends, **{name: made[name] for name in known if name in made}),
             adapts=tuple(name for name in self.adapts if name not in known),
             **changes,
@@ -95,7 +103,7 @@ class Planned:
         """
         recipe, epochs = self.recipe, self.recipe.epochs
         if "epochs" in self.adapts:
-            epochs = math.ceil((recipe.max_steps or epochs * max(STEPS, per_epoch)) / per_epoch)
+            epochs = math.ceil((recipe.max_steps or epochs * max(self.least_steps, per_epoch)) / per_epoch)
         total = replace(recipe, epochs=epochs).count_steps(per_epoch)
         made: dict[str, Any] = {
             "epochs": epochs,
@@ -116,12 +124,21 @@ def leave_open(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
     return (*(name for name in LEFT if name not in recipe), *(() if is_sized else ("batch_size",)))
 
 
-def open_job(job: Any, folder: RunFolder) -> tuple[Any, Split]:
-    """A job as it goes on in a folder, or as it begins there, and its examples by part."""
+def open_job(job: Any, folder: RunFolder, parts: Split | None = None) -> tuple[Any, Split]:
+    """A job as it goes on in a folder, or as it begins there, and its examples by part; both as they are if given."""
+    if parts is not None:
+        return job, parts
     if folder.is_begun():
-        job = job.recall(folder.read_settings())
-    parts = job.part()
-    return job.fit_batches(len(parts.train)), parts
+        before = folder.read_settings()
+        try:
+            job = job.recall(before)
+        except RegardError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RegardError(
+                f"{folder.path / SETTINGS} is damaged ({type(error).__name__}): restore it, or name a new folder."
+            ) from None
+    return job, job.part()
 
 
 def describe_plan(job: Any, per_epoch: int) -> str:

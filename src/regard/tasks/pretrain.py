@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from torch.nn import functional
 from regard.data.rows import NO_LABEL, Labelled, Masked, Rows
 from regard.data.split import Split
 from regard.models.encoder import Encoder
+from regard.tasks.corpus import digest_data, digest_texts
 from regard.tasks.documents import Read, read_documents
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
@@ -25,7 +25,7 @@ from regard.tasks.pretrain_job import PretrainJob
 from regard.tasks.recipe import Machine
 from regard.tasks.run import Learning, describe_parts, train_run
 from regard.tasks.start import prepare_reading
-from regard.tasks.verdict import is_chance, warn
+from regard.tasks.verdict import judge
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -60,7 +60,8 @@ class PretrainTask(Learning):
             read_documents(lexicon, part, limit, job.recipe.seed if part is train else 0, has_next=job.has_next)
             for part in (train, valid)
         )
-        self._digest = hashlib.sha256(repr((self.train, self.valid)).encode()).hexdigest()[:16]
+        self.job = job.fit_batches(len(self.train.ids))
+        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
         # built now, so that what does not fit is said before anything is written
         self.longest = self.batches(0, 1).longest
         asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
@@ -134,8 +135,8 @@ class PretrainTask(Learning):
         accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
         usual = f"always guessing the most frequent is right for {baseline:.1f} %"
         line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
-        is_nothing = is_chance(round(accuracy * self._asked / 100), self._asked, baseline / 100)
-        return [line, *([warn("new texts")] if is_nothing else [])]
+        right, share = round(accuracy * self._asked / 100), max(baseline / 100, 1 / self.lexicon.vocab_size)
+        return [line, *judge(right, self._asked, share, "words")]
 
 
 def train_pretrained(
@@ -143,10 +144,7 @@ def train_pretrained(
     logs: bool = False,
 ) -> Standing:  # fmt: skip
     """Pre-train an encoder in a folder, or go on with the one that is there; `tag` and `classify` can start from it."""
-
-    if parts is None:
-        job, parts = open_job(job, RunFolder(path))
-    found = parts
+    job, found = open_job(job, RunFolder(path), parts)
 
     def prepare(folder: RunFolder) -> PretrainTask:
         trunk, lexicon = prepare_reading(job, folder, [text for texts in found.train for text in texts])

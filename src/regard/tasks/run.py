@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,11 +26,16 @@ class Learning:
     """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
 
     A subclass has `settings`, what decides the run as JSON can hold it, and writes what else its folder needs. `notes`
-    are for whoever begins it; `longest`, the most tokens of a text that is learned from, for whoever asks it.
+    are for whoever begins it; `longest`, the most tokens of a text that is learned from, for whoever asks it;
+    `test_digest` names the examples of the test, for whoever reads them again. `job` is what `train_run` fits to the
+    number of steps an epoch has.
     """
+
+    job: Any
 
     notes: Sequence[str] = ()
     longest: int | None = None
+    test_digest: str | None = None
     # what would be reached without learning, by the name of what validation measures
     baselines: Mapping[str, float] = {}
 
@@ -54,8 +58,9 @@ class Learning:
 
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
         self._kept.load_state_dict(weights)
+        more = {"longest": self.longest, "test_digest": self.test_digest}
         with say_why(folder.path):
-            self._kept.save_pretrained(folder.path, training={**self.settings, "longest": self.longest})
+            self._kept.save_pretrained(folder.path, training={**self.settings, **more})
 
     def check(self, folder: RunFolder) -> None:
         try:
@@ -75,11 +80,6 @@ def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
     """
     train, valid, test = (f"{len(part):,}" if len(part) else "none" for part in parts)
     return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
-
-
-def digest_data(*parts: Any) -> str:
-    """A name for data that no other data has."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def train_run(

@@ -21,14 +21,14 @@ from regard.models.files import name_fault
 from regard.models.pretrained import load_pretrained
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
-from regard.tasks.corpus import PHRASEBOOK
+from regard.tasks.corpus import PHRASEBOOK, digest_data, digest_texts
 from regard.tasks.evaluate import choose_cut, is_unspaced, score
 from regard.tasks.fit import Standing
 from regard.tasks.folder import RunFolder
 from regard.tasks.job import check_changes
 from regard.tasks.plan import open_job
 from regard.tasks.recipe import Machine, holds_parts
-from regard.tasks.run import Learning, describe_parts, digest_data, train_run
+from regard.tasks.run import Learning, describe_parts, train_run
 from regard.tasks.translate_job import FIXED, METRICS, Job
 from regard.tasks.translator import SOURCE_FILE, TARGET_FILE, Translator
 from regard.tasks.verdict import JUDGED, judge_answers
@@ -46,13 +46,14 @@ class TranslateTask(Learning):
 
     def __init__(self, job: Job, translator: Translator, parts: Split) -> None:
         super().__init__(translator.model)
-        self.job, self.translator = job, translator
+        self.job = job = job.fit_batches(len(parts.train))
+        self.translator = translator
         self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
-        self._digest = digest_data(self.train, self.valid)
-        # what nobody has looked at comes first
-        self._judged = [*parts.test, *parts.valid][:JUDGED]
+        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(parts.test)
+        # what chose no weights, where there is some
+        self._judged = (parts.test or parts.valid)[:JUDGED]
         # built now, so that what does not fit is said before anything is written
         batches = self.batches(0, 1)
         dropped, self.longest, self.notes = batches.dropped, batches.longest, [self._describe(parts)]
@@ -149,10 +150,7 @@ def train_translator(
     logs: bool = False,
 ) -> Standing:  # fmt: skip
     """Train a translator in a folder, or go on with the one that is there; `parts` are the job's, if they are read."""
-
-    if parts is None:
-        job, parts = open_job(job, RunFolder(path))
-    found = parts
+    job, found = open_job(job, RunFolder(path), parts)
 
     def prepare(folder: RunFolder) -> TranslateTask:
         source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, found.train)

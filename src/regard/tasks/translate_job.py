@@ -67,6 +67,8 @@ class Job(Planned):
 
     task: ClassVar[str] = "translate"
     trainer: ClassVar[tuple[str, str]] = ("translate", "train_translator")
+    # from so few that words are met a dozen times, it takes thousands of steps to tell which word means which
+    least_steps: ClassVar[int] = 300
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:

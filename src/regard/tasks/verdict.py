@@ -9,29 +9,49 @@ from collections.abc import Sequence
 # so many held-out examples are asked at the end of a run: enough to tell something from nothing
 JUDGED = 200
 # how seldom chance may do as well
-LEVEL = 0.01
+LEVEL = 0.02
 ADVICE = "check that what is to be learned follows from the text, then try more examples, --epochs or another --lr"
 
 
-def is_chance(right: int, count: int, share: float) -> bool:
-    """Whether so many of `count` are right by chance once in a hundred times or more, each with this probability.
+def find_chance(right: int, count: int, share: float) -> float:
+    """How probable it is that so many of `count` are right or more, each with this probability.
 
-    >>> is_chance(12, 12, 0.5), is_chance(8, 12, 0.5), is_chance(600, 1000, 0.5), is_chance(5, 5, 1.0)
-    (False, True, False, True)
+    >>> [round(find_chance(*x), 4) for x in ((6, 6, 0.5), (8, 12, 0.5), (600, 1000, 0.5), (5, 5, 1.0), (1, 9, 0.0))]
+    [0.0156, 0.1938, 0.0, 1.0, 0.0]
     """
-    if right <= share * count or share >= 1:
-        return True
+    if right <= 0 or share >= 1:
+        return 1.0
     if share <= 0:
-        return False
+        return 0.0
     whole = math.lgamma(count + 1)
     logs = (
         whole - math.lgamma(k + 1) - math.lgamma(count - k + 1) + k * math.log(share) + (count - k) * math.log1p(-share)
         for k in range(right, count + 1)
     )
-    return sum(map(math.exp, logs)) > LEVEL
+    return math.fsum(map(math.exp, logs))
 
 
-def judge_labels(right: int, count: int, usual: int, label: str, unit: str) -> list[str]:
+def judge(right: int, count: int, share: float, unit: str) -> list[str]:
+    """A warning where so many of `count` may be right by chance, each with this probability.
+
+    >>> for right, count in ((3, 6), (5, 6), (6, 6), (3, 3), (110, 200)):
+    ...     print(right, "of", count, [line.partition(":")[0] for line in judge(right, count, 0.5, "texts")])
+    3 of 6 ['That is no better than chance, so nothing was learned that holds for new texts']
+    5 of 6 ['That may still be chance, 6 of 6 right would not be']
+    6 of 6 []
+    3 of 3 ['3 held-out texts are too few, or too alike, to tell that from chance']
+    110 of 200 ['That may still be chance, 116 of 200 right would not be']
+    """
+    enough = next((k for k in range(count + 1) if find_chance(k, count, share) <= LEVEL), None)
+    if enough is None:
+        few = f"{count} held-out {unit} are too few, or too alike, to tell that from chance"
+        return [f"{few}: give more examples, or hold out more (--held-out 0.2)."]
+    if right <= share * count:
+        return [f"That is no better than chance, so nothing was learned that holds for new {unit}: {ADVICE}."]
+    return [] if right >= enough else [f"That may still be chance, {enough} of {count} right would not be: {ADVICE}."]
+
+
+def judge_labels(right: int, count: int, usual: int, label: str, unit: str, num_labels: int = 2) -> list[str]:
     """Of a run that gives labels: how many are right, beside how many the most frequent `label` is right for.
 
     >>> for line in judge_labels(3, 12, 6, "spam", "texts"):
@@ -41,8 +61,9 @@ def judge_labels(right: int, count: int, usual: int, label: str, unit: str) -> l
     """
     shown = f"{right:,} {'is' if right == 1 else 'are'} right ({100 * right / count:.0f} %)"
     said = f"always saying {label} is right for {usual:,} ({100 * usual / count:.0f} %)"
-    lines = [f"Of {count:,} held-out {unit} {shown}; {said}."]
-    return lines + ([warn(f"new {unit}")] if is_chance(right, count, usual / count) else [])
+    # what is most frequent in training may not be here
+    share = max(usual / count, 1 / num_labels)
+    return [f"Of {count:,} held-out {unit} {shown}; {said}.", *judge(right, count, share, unit)]
 
 
 def judge_answers(said: Sequence[Sequence[object]], right: Sequence[Sequence[object]], unit: str) -> list[str]:
@@ -52,7 +73,7 @@ def judge_answers(said: Sequence[Sequence[object]], right: Sequence[Sequence[obj
     ['Of 3 held-out sentences 2 come out exactly right.']
     """
     exact = sum(list(one) == list(other) for one, other in zip(said, right, strict=True))
-    lines = [f"Of {len(said):,} held-out {unit} {exact:,} {'comes' if exact == 1 else 'come'} out exactly right."]
+    line = f"Of {len(said):,} held-out {unit} {exact:,} {'comes' if exact == 1 else 'come'} out exactly right."
     # an answer is nearest to its own reference of all, by chance once in as many
     bags = [Counter(one) for one in right]
     hits = 0
@@ -61,14 +82,7 @@ def judge_answers(said: Sequence[Sequence[object]], right: Sequence[Sequence[obj
         others = [x for x, bag in zip(near, bags, strict=True) if bag != bags[number]]
         hits += near[number] > max(others, default=0.0)
     different = len({frozenset(bag.items()) for bag in bags})
-    if exact * 2 < len(said) and is_chance(hits, len(said), 1 / different):
-        lines.append(warn(f"new {unit}"))
-    return lines
-
-
-def warn(what: str) -> str:
-    """That nothing was learned, and what may help."""
-    return f"That is no better than chance, so nothing was learned that holds for {what}: {ADVICE}."
+    return [line, *(judge(hits, len(said), 1 / different, unit) if exact * 2 < len(said) else [])]
 
 
 def _overlap(one: Counter[object], other: Counter[object]) -> float:
