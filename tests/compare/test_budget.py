@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from regard.compare import digits, run
+from regard.compare import cost, digits, run, solve
 from regard.compare.budget import WHY, Budget
 from regard.compare.comparison import Comparison
 from regard.compare.cost import PASSES, measure_cost
@@ -65,6 +65,17 @@ def test_attention_learns_first_and_no_training_is_cut_short():
     # what was done in a hurry is what would have been done at leisure
     assert [row for row in whole["rows"] if (row["kind"], row["has_position"]) == ("attention", True)] == made["rows"]
     assert whole["skipped"] == []
+
+
+def test_every_kind_has_its_turn_before_any_has_another(monkeypatch):
+    for module, count in ((solve, len(KINDS)), (cost, 2 * len(PASSES))):
+        turns = iter([True] * count)
+        budget = SimpleNamespace(allows=lambda turns=turns: next(turns, False))
+        monkeypatch.setattr(module, "Budget", lambda seconds, budget=budget: budget)
+    learned = measure_course(TINY, HURRY, ignore)
+    assert {(row["kind"], row["has_position"]) for row in learned["rows"]} == {(kind, True) for kind in KINDS}
+    timed = measure_cost(HURRY, ignore)
+    assert {(row["kind"], row["n"]) for row in timed["rows"]} == {(kind, 8) for kind in KINDS}
 
 
 def test_digits_are_learned_by_all_kinds_or_none(monkeypatch):

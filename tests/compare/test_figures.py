@@ -114,6 +114,19 @@ def test_time_and_memory(name, field):
     assert len(figure.legends[0].get_texts()) == len(KINDS)
 
 
+@pytest.mark.parametrize("batches", [(1,), (1, 16)])
+def test_the_legend_is_no_wider_than_the_figure(batches):
+    made = make_sample("cost")
+    cost = made.parts["cost"]
+    cost["rows"] = [row for row in cost["rows"] if row["batch"] in batches]
+    figure = draw("seconds", made)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == len(KINDS)
+    assert legend.get_window_extent().x0 >= 0
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_recall():
     made = make_sample("recall")
     part = made.parts["recall"]

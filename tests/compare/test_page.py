@@ -190,6 +190,27 @@ def test_parts_that_are_missing_are_left_out():
     assert len(reader.find("img")) == 2
 
 
+def test_one_kind_alone_has_no_figure_of_what_is_learned():
+    made = make_sample("order")
+    rows = made.parts["order"]["rows"]
+    made.parts["order"]["rows"] = [row for row in rows if row["kind"] == "attention"]
+    text = write_page(made)
+    assert "<img" not in text
+    assert "No figure: it sets layers side by side, and self-attention alone was measured." in text
+
+
+def test_lengths_listed_are_those_measured():
+    made = make_sample("cost")
+    cost = made.parts["cost"]
+    assert "<td>never</td>" in write_page(made)
+    cost["crossings"] = [cross for cross in cost["crossings"] if cross["batch"]]
+    cost["rows"] = [row for row in cost["rows"] if row["n"] == 32]
+    text = write_page(made)
+    assert "<td>never</td>" not in text
+    # in the table, and in the list of all numbers
+    assert text.count("<td>not at 32</td>") == 2
+
+
 def test_no_part_at_all():
     made = make_sample("order")
     made.parts.clear()

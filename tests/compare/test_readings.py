@@ -108,6 +108,38 @@ def test_the_quickest_and_what_it_crosses():
     assert "than plain RNN from n ≈ 9 to 99 and from n ≈ 500 on" in read(made, "cost")
 
 
+def keep_lengths(comparison, *lengths):
+    cost = comparison.parts["cost"]
+    cost["rows"] = [row for row in cost["rows"] if row["n"] in lengths]
+
+
+def test_of_a_few_lengths_no_others_are_spoken_of():
+    made = make_sample()
+    keep_lengths(made, 32, 64)
+    text = read(made, "cost")
+    # the spans of the sample are wider
+    assert (
+        "By the clock, self-attention is cheaper than convolution not at n = 32 and not at n = 64 and than plain RNN at"
+        " n = 32 and at n = 64. Those are too few lengths to say anything of others." in text
+    )
+    assert "convolution up to n ≈ 96" in text
+    keep_lengths(made, 32)
+    assert "than plain RNN at n = 32. Those" in read(made, "cost")
+    made = make_sample()
+    keep_lengths(made, 32, 64, 128)
+    assert "too few" not in read(made, "cost")
+
+
+def test_a_time_that_may_be_of_what_else_ran_is_marked():
+    made = make_sample()
+    change(made, "cost", "rows", {"fastest": 1e-3}, kind="gru")
+    assert "uncertain" not in read(make_sample(), "cost")
+    text = read(made, "cost")
+    assert "the slowest GRU (84.8 ms ?)" in text
+    assert "timings are uncertain (?): half of the rounds took twice as long as the fastest." in text
+    assert "convolution (3.78 ms)" in text
+
+
 def test_what_is_too_long_for_some_is_no_race():
     made = make_sample()
     rows = made.parts["cost"]["rows"]
@@ -165,6 +197,35 @@ def test_order_with_positions_and_without():
     text = read(made, "order")
     assert "Only with positions" not in text
     assert "Not learned here by GRU (50.0 % with, 50.0 % without)." in text
+
+
+@pytest.mark.parametrize(
+    ("share", "placed", "said"),
+    [
+        (1.0, True, "With positions it is learned by self-attention (100.0 % with); without was not measured."),
+        (1.0, False, "Without positions it is learned by self-attention (100.0 % without); with was not measured."),
+        (0.5, True, "With positions it is not learned by self-attention (50.0 % with); without was not measured."),
+        (0.5, False, "Without positions it is not learned by self-attention (50.0 % without); with was not measured."),
+    ],
+)
+def test_order_of_which_one_half_was_left_out(share, placed, said):
+    made = make_sample("order")
+    rows = made.parts["order"]["rows"]
+    made.parts["order"]["rows"] = [
+        {**row, "accuracy": share} for row in rows if (row["kind"], row["has_position"]) == ("attention", placed)
+    ]
+    text = read(made, "order")
+    assert said in text
+    assert "Only" not in text
+
+
+def test_order_without_positions_alone_and_of_what_reaches_nothing():
+    made = make_sample("order")
+    change(made, "order", "rows", {"accuracy": 0.5}, kind="gru", has_position=True)
+    made.parts["order"]["reach"]["conv"] = 0
+    text = read(made, "order")
+    assert "Only without positions by GRU (50.0 % with, 100.0 % without)." in text
+    assert "Nothing that it reaches was asked of convolution." in text
 
 
 def test_digits_and_who_is_ahead():

@@ -1,10 +1,13 @@
 """The tables say what the parts have, and no more; in a pipe they are plain."""
 
 import io
+import re
 import sys
 
 import pytest
 
+from regard.compare.budget import WHY
+from regard.compare.page import write_page
 from regard.compare.settings import PARTS
 from regard.compare.table import list_tables, print_tables
 from regard.core import RegardError
@@ -80,6 +83,35 @@ def test_curves_that_are_one_and_curves_that_cross_twice():
     table = find(made, "cost")
     assert read_cell(table, "textbooks", "convolution") == "equal"
     assert read_cell(table, "textbooks", "plain RNN") == "12 < n < 64, n > 1,500"
+
+
+def test_always_and_never_take_three_lengths():
+    made = make_sample()
+    cost = made.parts["cost"]
+    case = {"of": "seconds", "batch": 16, "pass": "forward"}
+    cost["leads"] = [{**case, "spans": []}]
+    name = "seconds, forward, batch 16"
+    assert read_cell(find(made, "cost"), name, "all") == "never"
+    for lengths, conv, rnn in (((32, 64), "not at 32, not at 64", "at 32, at 64"), ((32,), "not at 32", "at 32")):
+        cost["rows"] = [row for row in cost["rows"] if row["n"] in lengths]
+        table = find(made, "cost")
+        assert [read_cell(table, name, column) for column in ("convolution", "plain RNN")] == [conv, rnn]
+        assert read_cell(table, name, "all") == "–"
+        assert "At and not at: the only lengths that both were measured at." in table.note
+        # formulas know all lengths
+        assert read_cell(table, "operations", "plain RNN") == "never"
+
+
+def test_what_was_left_out_is_said_first():
+    made = make_sample()
+    assert "lack of time" not in render(made)
+    left = {"kind": "gru", "has_position": False, "k": None, "why": WHY}
+    made.parts["recall"]["skipped"] = 3 * [left]
+    # timings, one of which was too slow, and models
+    whole = len(made.parts["cost"]["rows"]) + 1 + 3 + 2 * len(made.parts["order"]["training"])
+    said = f"3 of {whole} measurements were left out for lack of time; run without --quick for all."
+    assert render(made).startswith(said)
+    assert f"<header>{said}" in re.sub(r"<header>.*<p><strong>", "<header>", write_page(made), flags=re.DOTALL)
 
 
 def test_where_self_attention_leads():

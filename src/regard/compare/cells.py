@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from regard.compare.budget import WHY
 from regard.compare.kinds import KINDS
 from regard.engine.call import show_bytes
 
@@ -14,6 +15,8 @@ Row = Mapping[str, Any]
 NOTHING = "–"
 # half the width of an interval from which on an exponent says little
 VAGUE = 0.25
+# at fewer lengths nothing is said of those between and beyond
+ENOUGH = 3
 
 
 def name_kind(name: str) -> str:
@@ -51,6 +54,64 @@ def tell_skipped(part: Mapping[str, Any]) -> str:
         models = "; ".join(f"{group} {show_list(kinds)}" for group, kinds in groups.items())
         said.append(f"Left out ({reason}): {models}.")
     return " ".join(said)
+
+
+def tell_missing(parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """How much of all that is timed and trained there was no time for; nothing where there was time for all.
+
+    >>> tell_missing({"cost": {"rows": [{"kind": "conv"}], "skipped": [{"kind": "gru", "why": WHY}]}})
+    '1 of 2 measurements was left out for lack of time; run without --quick for all.'
+    """
+    left = whole = 0
+    for name, part in parts.items():
+        skipped = part.get("skipped", [])
+        # a model is trained once, and asked at many distances
+        done = part["rows"] if name == "cost" else part.get("training")
+        left += sum(row["why"] == WHY for row in skipped)
+        whole += len(skipped) + (len(done) if isinstance(done, list) else 0)
+    if not left:
+        return ""
+    were = "was" if left == 1 else "were"
+    return f"{left} of {whole} measurements {were} left out for lack of time; run without --quick for all."
+
+
+def compare_at(rows: Iterable[Row], cross: Row) -> dict[int, float]:
+    """What one of a measured crossing takes more than the other, at each length that both were measured at.
+
+    >>> place = {"batch": 1, "pass": "forward"}
+    >>> rows = [{**place, "n": 32, "kind": "a", "bytes": 5}, {**place, "n": 32, "kind": "b", "bytes": 8}]
+    >>> compare_at(rows, {**place, "one": "a", "other": "b", "of": "bytes"})
+    {32: -3}
+    """
+    of, place = cross["of"], {"batch": cross["batch"], "pass": cross["pass"]}
+    one, other = (
+        {row["n"]: row[of] for row in take(rows, kind=cross[which], **place) if row[of] is not None}
+        for which in ("one", "other")
+    )
+    return {n: one[n] - other[n] for n in sorted(one.keys() & other)}
+
+
+def is_sparse(rows: Iterable[Row], cross: Row) -> bool:
+    """Whether a crossing was measured, at too few lengths to speak of others."""
+    return cross["batch"] is not None and len(compare_at(rows, cross)) < ENOUGH
+
+
+def tell_noise(rows: Sequence[Row]) -> str:
+    """How many timings may be of what else the machine did; nothing where none is."""
+    count = sum(map(is_noisy, rows))
+    if not count:
+        return ""
+    return f"{count} of {len(rows)} timings are uncertain (?): half of the rounds took twice as long as the fastest. "
+
+
+def is_noisy(row: Row) -> bool:
+    """Whether the median of the rounds is more than twice the fastest.
+
+    >>> is_noisy({"seconds": 0.234, "fastest": 0.001}), is_noisy({"seconds": 0.0012, "fastest": 0.001})
+    (True, False)
+    """
+    fastest = row.get("fastest")
+    return fastest is not None and row["seconds"] is not None and row["seconds"] > 2 * fastest
 
 
 def list_kinds(rows: Iterable[Row]) -> list[str]:

@@ -93,27 +93,35 @@ def _read_kind(name: str, rows: Sequence[Part], reach: int | None, chance: float
     )
 
 
+# of what is learned with positions and without; None was not measured
+SAID = {
+    (True, True): "With or without positions, it is learned by {}.",
+    (True, False): "Only with positions by {}.",
+    (False, True): "Only without positions by {}.",
+    (True, None): "With positions it is learned by {}; without was not measured.",
+    (None, True): "Without positions it is learned by {}; with was not measured.",
+    (False, None): "With positions it is not learned by {}; without was not measured.",
+    (None, False): "Without positions it is not learned by {}; with was not measured.",
+    (False, False): "Not learned here by {}.",
+    (None, None): "Nothing that it reaches was asked of {}.",
+}
+
+
 def read_order(part: Part, settings: Part) -> str:
     chance = part["chance"]
-    told: list[str] = []
-    lost: list[str] = []
-    cannot: list[str] = []
+    found: dict[tuple[bool | None, ...], list[str]] = {}
     for kind in list_kinds(part["rows"]):
         placed, bare = (average(take_reached(part, kind=kind, has_position=has)) for has in (True, False))
-        knows = [share is not None and share > find_middle(chance) for share in (placed, bare)]
-        shown = f"{name_kind(kind)} ({show_share(placed)} with, {show_share(bare)} without)"
-        (told if all(knows) else lost if knows[0] else cannot).append(shown)
+        knows = tuple(None if share is None else share > find_middle(chance) for share in (placed, bare))
+        both = ((placed, "with"), (bare, "without"))
+        shares = ", ".join(f"{show_share(share)} {how}" for share, how in both if share is not None)
+        found.setdefault(knows, []).append(name_kind(kind) + (f" ({shares})" if shares else ""))
     text = f"“a b c” against “c b a”, the same tokens in another order; a guess is right in {show_share(chance)}. "
     text += describe_models(part)
     text += (
         f"Shares are over the distances that a layer reaches; above {show_share(find_middle(chance))} it is learned. "
     )
-    if told:
-        text += f"With or without positions, it is learned by {show_list(told)}. "
-    if lost:
-        text += f"Only with positions by {show_list(lost)}. "
-    if cannot:
-        text += f"Not learned here by {show_list(cannot)}. "
+    text += "".join(f"{said.format(show_list(found[knows]))} " for knows, said in SAID.items() if knows in found)
     return (text + read_edges(part) + tell_skipped(part)).strip()
 
 

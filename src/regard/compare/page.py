@@ -10,12 +10,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.compare.cells import name_kind, show_number, show_powers, show_seconds, show_share, show_size
+from regard.compare.cells import (
+    list_kinds,
+    name_kind,
+    show_number,
+    show_powers,
+    show_seconds,
+    show_share,
+    show_size,
+    tell_missing,
+)
 from regard.compare.comparison import FIELDS
 from regard.compare.figures import PICTURES, Picture, repaint, write_svg
 from regard.compare.readings import write_readings
 from regard.compare.settings import PARTS, Settings
-from regard.compare.table import Listing, find_numbers, list_tables, show_spans
+from regard.compare.table import Listing, find_numbers, list_tables, show_crossing
 from regard.views.page.build import digest, write_json
 
 if TYPE_CHECKING:
@@ -40,7 +49,7 @@ LISTS = {
 SHOWN: dict[str, Callable[[Any], str]] = {
     "kind": name_kind, "one": name_kind, "other": name_kind, "seconds": show_seconds,
     "low": show_seconds, "high": show_seconds, "bytes": show_size, "accuracy": show_share,
-    "within": show_share, "beyond": show_share, "spans": show_spans,
+    "within": show_share, "beyond": show_share,
 }  # fmt: skip
 
 # settings as the command line has them
@@ -67,6 +76,8 @@ def write_page(comparison: Comparison) -> str:
         _write_section(name, readings[name], [table for table in tables if table.part == name], comparison)
         for name in names
     )
+    missing = tell_missing(comparison.parts)
+    missing = f"\n<p><strong>{escape(missing)}</strong></p>" if missing else ""
     # in the order of the file beside it: a page drawn again from that is the same page
     data = json.loads(comparison.to_json())
     # data-ready: what opens the page need not wait for a script, there is none
@@ -85,7 +96,7 @@ def write_page(comparison: Comparison) -> str:
 <a class="skip" href="#content">Skip to the report</a>
 <header>
 <h1>{TITLE}</h1>
-<p class="lead">What each layer costs, how far it sees and what it learns: {escape(_describe(comparison))}.</p>
+<p class="lead">What each layer costs, how far it sees and what it learns: {escape(_describe(comparison))}.</p>{missing}
 <nav aria-label="Contents"><ol>
 {links}
 </ol></nav>
@@ -130,10 +141,15 @@ def _write_section(name: str, reading: str, tables: Sequence[Listing], compariso
     said = f"<p>{raise_powers(escape(reading))}</p>"
     blocks += [*shown, said] if name == "textbook" else [said]
     pictures = [picture for picture in PICTURES if picture.part == name]
-    blocks += [_write_picture(picture, part, comparison.settings) for picture in pictures]
+    measured = [name_kind(kind) for kind in list_kinds(part.get("rows", []))]
+    if name in ("recall", "order", "digits") and len(measured) < 2:
+        only = f"{escape(measured[0])} alone" if measured else "none"
+        blocks.append(f'<p class="note">No figure: it sets layers side by side, and {only} was measured.</p>')
+    else:
+        blocks += [_write_picture(picture, part, comparison.settings) for picture in pictures]
     if name != "textbook":
         blocks += shown
-    listed = [_write_list(name, key, part[key]) for key in LISTS if part.get(key) and _is_list(part[key])]
+    listed = [_write_list(name, key, part) for key in LISTS if part.get(key) and _is_list(part[key])]
     if listed:
         blocks += ["<details>", "<summary>All numbers</summary>", *listed, "</details>"]
     return "\n".join([*blocks, "</section>"])
@@ -203,8 +219,11 @@ def _write_cell(cell: str) -> str:
     return "".join(f'<span class="{kind}">{line}</span>' for kind, line in zip(kinds, lines, strict=True))
 
 
-def _write_list(part: str, name: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    known = FIELDS[part].get(name, ("kind",))
+def _write_list(of: str, name: str, part: Mapping[str, Any]) -> str:
+    rows: Sequence[Mapping[str, Any]] = part[name]
+    if name == "crossings":
+        rows = [{**row, "spans": show_crossing(row, part["rows"])} for row in rows]
+    known = FIELDS[of].get(name, ("kind",))
     columns = [*known, *sorted({key for row in rows for key in row} - {*known})]
     texts = [tuple(show_value(column, row.get(column)) for column in columns) for row in rows]
     return write_table([column.replace("_", " ") for column in columns], texts, LISTS[name])

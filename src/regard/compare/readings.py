@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from regard.compare.cells import (
     VAGUE,
     choose_sizes,
+    compare_at,
+    is_noisy,
+    is_sparse,
     is_vague,
     name_kind,
     show_list,
@@ -18,6 +21,7 @@ from regard.compare.cells import (
     show_size,
     show_steps,
     take,
+    tell_noise,
 )
 from regard.compare.kinds import KINDS
 from regard.compare.lessons import read_digits, read_order, read_recall
@@ -181,10 +185,9 @@ def read_cost(part: Part, settings: Part) -> str:
     for n in sorted({min(row["n"] for row in ran), _find_longest(ran)}):
         at = sorted((row for row in ran if row["n"] == n), key=lambda row: float(row["seconds"]))
         first, last = at[0], at[-1]
-        text += f"At n = {n:,} the quickest is {name_kind(first['kind'])} ({show_seconds(first['seconds'])})"
-        text += (
-            f", the slowest {name_kind(last['kind'])} ({show_seconds(last['seconds'])}). " if last != first else ". "
-        )
+        text += f"At n = {n:,} the quickest is {_show_timing(first)}"
+        text += f", the slowest {_show_timing(last)}. " if last != first else ". "
+    text += tell_noise(rows)
     fits = take(part["fits"], of="seconds", batch=batch, **{"pass": "forward"})
     known = [fit for fit in fits if fit["exponent"] is not None]
     if known:
@@ -199,6 +202,10 @@ def read_cost(part: Part, settings: Part) -> str:
     if part.get("skipped"):
         text += f"Left out, as listed below: {len(part['skipped'])} measurements. "
     return text + "All of this depends on the machine."
+
+
+def _show_timing(row: Part) -> str:
+    return f"{name_kind(row['kind'])} ({show_seconds(row['seconds'])}{' ?' if is_noisy(row) else ''})"
 
 
 def _find_longest(rows: Sequence[Part]) -> int:
@@ -224,13 +231,25 @@ def _read_crossings(part: Part, batch: int) -> str:
     text = ""
     timed = {"of": "seconds", "batch": batch, "pass": "forward"}
     for name, case in ((BOOKS, {"of": "textbook"}), ("By the clock", timed)):
-        said = []
+        said, few = [], False
         for cross in take(part["crossings"], one="attention", **case):
             if cross["other"] in ("conv", "rnn", "gru"):
-                spans = show_list([_say_span(*span) for span in cross["spans"]]) if cross["spans"] else "at no length"
+                if is_sparse(part["rows"], cross):
+                    few, spans = True, _say_lengths(compare_at(part["rows"], cross))
+                else:
+                    spans = show_list([_say_span(*span) for span in cross["spans"]]) or "at no length"
                 said.append(f"than {name_kind(cross['other'])} {spans}")
         text += f"{name}, self-attention is cheaper {show_list(said)}. " if said else ""
+        text += "Those are too few lengths to say anything of others. " if few else ""
     return text
+
+
+def _say_lengths(gaps: Mapping[int, float]) -> str:
+    """
+    >>> _say_lengths({32: -0.1, 64: 0.2})
+    'at n = 32 and not at n = 64'
+    """
+    return show_list([f"{'at' if gap < 0 else 'not at'} n = {n:,}" for n, gap in gaps.items()]) or "at no common length"
 
 
 def _say_span(low: float | None, high: float | None) -> str:

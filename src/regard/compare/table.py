@@ -10,6 +10,8 @@ from regard.compare.cells import (
     NOTHING,
     VAGUE,
     average,
+    compare_at,
+    is_sparse,
     list_kinds,
     name_edge,
     name_kind,
@@ -20,6 +22,8 @@ from regard.compare.cells import (
     show_share,
     show_steps,
     take,
+    tell_missing,
+    tell_noise,
     tell_skipped,
 )
 from regard.compare.kinds import KINDS
@@ -141,16 +145,17 @@ def _list_crossings(part: dict[str, Any], dims: Mapping[str, int]) -> Listing:
         of, doing, batch = case
         here = {(c["one"], c["other"]): c for c in take(crossings, of=of, batch=batch, **{"pass": doing})}
         name = OF.get(of, str(of)) + (f", {doing}" if doing else "") + (f", batch {batch}" if batch else "")
-        cells = [_show_crossing(here[pair]) if pair in here else NOTHING for pair in others]
-        rows.append(
-            (name, *cells, *([show_spans(leads[case]["spans"]) if case in leads else NOTHING] if leads else []))
-        )
+        cells = [show_crossing(here[pair], part["rows"]) if pair in here else NOTHING for pair in others]
+        # who leads at a few lengths is in the cells before
+        has_lead = case in leads and not any(is_sparse(part["rows"], cross) for cross in here.values())
+        rows.append((name, *cells, *([show_spans(leads[case]["spans"]) if has_lead else NOTHING] if leads else [])))
     ones = show_list([name_kind(one) for one in dict.fromkeys(one for one, _ in others)] or [NOTHING], "or")
     note = "Always and never: the two do not cross at the lengths looked at."
+    if any(is_sparse(part["rows"], cross) for cross in crossings):
+        note += " At and not at: the only lengths that both were measured at."
     if any(NOTHING in row for row in rows):
-        note += (
-            f" {NOTHING}: not measured at common lengths, or no exact formula, as for a window that is cut into tiles."
-        )
+        note += f" {NOTHING}: not measured at common lengths, or at too few for all layers, or no exact formula, as for"
+        note += " a window that is cut into tiles."
     widths = part.get("widths", {})
     if len(set(widths.values())) > 1:
         note += f" Widths: {show_list([f'{name_kind(kind)} {width}' for kind, width in widths.items()])}."
@@ -163,13 +168,19 @@ def _list_crossings(part: dict[str, Any], dims: Mapping[str, int]) -> Listing:
     if part.get("skipped"):
         count = len(part["skipped"])
         note += f" Left out, as the page lists: {count} of {count + len(part['rows'])} timings."
+    note = f"{note} {tell_noise(part['rows'])}".strip()
     # a table of seven columns has no room for a word that says nothing here
     names = (name_kind(other).removesuffix(" attention") for _, other in others)
     columns = ("by", *names, *(["all"] if leads else []))
     return Listing("cost", f"Lengths at which {ones} costs less than{given}", columns, tuple(rows), note)
 
 
-def _show_crossing(cross: Mapping[str, Any]) -> str:
+def show_crossing(cross: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Where the one is cheaper; if both were measured at a few of the lengths in `rows` alone, at which of those."""
+    if is_sparse(rows, cross):
+        gaps = compare_at(rows, cross).items()
+        said = (f"{'at' if gap < 0 else 'not at' if gap else 'equal at'} {n:,}" for n, gap in gaps)
+        return ", ".join(said) or NOTHING
     return "equal" if cross["is_equal"] else show_spans(cross["spans"])
 
 
@@ -246,6 +257,8 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
         # a pipe has no width: what is read later has room
         console = Console(highlight=False, markup=False)
         console.width = max(console.width, WIDTH) if not console.is_terminal else console.width
+    if missing := tell_missing(comparison.parts):
+        console.print(f"{missing}\n", style="bold")
     for number, table in enumerate(list_tables(comparison)):
         if number:
             console.print()
@@ -257,9 +270,9 @@ def print_tables(comparison: Comparison, console: Any = None) -> None:
         console.print(grid, width=max(console.width, least), crop=False, overflow="ignore", no_wrap=True)
         if table.note:
             console.print(Text(table.note, style="dim"))
-    missing = [name for name in PARTS if name not in comparison.parts]
-    if missing:
-        console.print(f"\nNot measured: {show_list(missing)}.")
+    unasked = [name for name in PARTS if name not in comparison.parts]
+    if unasked:
+        console.print(f"\nNot measured: {show_list(unasked)}.")
 
 
 def _lay_out(table: Listing, is_whole: bool) -> Any:

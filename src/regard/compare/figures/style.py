@@ -121,14 +121,19 @@ def plot_kind(axes: Any, theme: Theme, kind: str, x: Any, y: Any, label: str | N
 
 
 def explain(figure: Any, theme: Theme, lines: Iterable[Any], columns: int = 6) -> None:
-    """One legend for all panels, below them: each label once."""
+    """One legend for all panels, below them: each label once, in as many rows as the figure's width asks for."""
     shown = {line.get_label(): line for line in lines}
-    if not shown:
-        return
-    figure.legend(
-        handles=list(shown.values()), loc="outside lower left", ncols=min(len(shown), columns), frameon=False,
-        fontsize=9.5, labelcolor=theme.ink, handlelength=2.4, columnspacing=1.6,
-    )  # fmt: skip
+    for down in range(1, len(shown) + 1):
+        across = -(-len(shown) // down)
+        if across > columns:
+            continue
+        legend = figure.legend(
+            handles=list(shown.values()), loc="outside lower left", ncols=across, frameon=False,
+            fontsize=9.5, labelcolor=theme.ink, handlelength=2.4, columnspacing=1.6,
+        )  # fmt: skip
+        if across == 1 or legend.get_window_extent().x1 <= figure.bbox.x1:
+            return
+        legend.remove()
 
 
 def leave_empty(axes: Any, theme: Theme, text: str = "no values") -> None:
