@@ -29,7 +29,7 @@ def test_what_is_shown(command, tmp_path):
     status, said, err = command("demo", "--out", out, "--max-steps", "5")
     assert status == 0
     lines = said.splitlines()
-    assert lines[0].startswith("Training a translator (GRU with Bahdanau's attention) on 500 Chinese travel sent")
+    assert lines[0].startswith("Training a translator (GRU with Bahdanau's attention) on the phrasebook's travel sent")
     assert "Of 20 sentences it never saw, 0 come out exactly right" in lines[2]
     shown = [line.strip().partition("  →  ")[0] for line in lines[4:10]]
     assert shown == [source for source, _ in Corpus().part().test[:5]] + [demonstration.SENTENCE]

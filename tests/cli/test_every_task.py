@@ -88,7 +88,7 @@ def test_stopped_and_gone_on_with(train, complaint, tmp_path, monkeypatch, finis
 @pytest.mark.parametrize(
     ("name", "option", "setting", "now"),
     [
-        *((name, ("--lr", "1"), "recipe.lr", "1.0") for name in KINDS if name != "rewrite"),
+        *((name, ("--lr", "1"), "lr", "1.0") for name in KINDS if name != "rewrite"),
         # what is read follows from these: they are named all the same
         ("tag", ("--no-letters",), "has_letters", "false"),
         ("pretrain", ("--letters",), "has_letters", "true"),

@@ -31,7 +31,7 @@ def test_texts(command, tmp_path):
         labels = "labels: neg (14), pos (14)" if is_learnable else "labels: "
         assert found["data"].startswith(f"28 texts to learn from, 6 to validate by, 6 for the test; {labels}")
         assert found["plan"] == (
-            "Batches of 4, 7 steps an epoch, 40 epochs: 280 steps, 28 of them to warm up; a validation every 14 steps."
+            "Batches of 4, 7 steps an epoch, 40 epochs: 280 steps, 28 of them to warm up; a validation every 14."
         )
         assert "valid accuracy" in err
         assert "(baseline 50)" in err
@@ -52,7 +52,7 @@ def test_what_runs_are_begun_with_stays(command, complaint, tmp_path):
     arguments = ("train", "translate", "--data", file, "--out", out, *GRU, "--accelerator", "cpu")
     status, _, err = command(*arguments, "--max-steps", "9")
     assert (status, err.splitlines()[1]) == (
-        0, "Batches of 4, 7 steps an epoch, cut short: 9 steps; a validation every 7 steps."
+        0, "Batches of 4, 7 steps an epoch, ended by max_steps: 9 steps; a validation every 7."
     )  # fmt: skip
     # the same command, done; then extended, by either; nothing else may change
     assert command(*arguments)[2].startswith("Done (all steps done). ")
@@ -66,4 +66,4 @@ def test_what_runs_are_begun_with_stays(command, complaint, tmp_path):
     assert [row["step"] for row in kept["moved"]] == [9, 11]
     assert (kept["recipe"]["epochs"], kept["recipe"]["warmup"], kept["batch_size"]) == (2, 0, 4)
     assert "was begun with batch_size=4, now it is 8" in complaint(*arguments, "--batch-size", "8")
-    assert "was begun with recipe.warmup=0, now it is 3" in complaint(*arguments, "--warmup", "3")
+    assert "was begun with warmup=0, now it is 3" in complaint(*arguments, "--warmup", "3")

@@ -38,14 +38,16 @@ def test_what_is_said(train, command, tmp_path):
     lines = err.splitlines()
     assert (status, said, len(lines)) == (0, "", 9)
     assert " to learn from, " in lines[0]
-    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, 1 of them to warm up; a validation every 5 steps.")
+    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, 1 of them to warm up; a validation every 5.")
     assert lines[2].startswith("step 5  epoch 1.0  loss ")
     assert lines[3].endswith("  best")
     assert lines[4].startswith(f"Done (all steps done). {out}: step 10, ")
     assert ", best loss " in lines[4]
     assert lines[4].endswith(" at step 10.")
     assert lines[5].endswith(" come out exactly right.")
-    assert lines[6].startswith("That is no better than chance, so nothing was learned that holds for new sentences: ")
+    assert lines[6].startswith(
+        "The answers are as near to those of others, so nothing was learned that holds for new sentences: "
+    )
     assert lines[8] == f'Score it: regard evaluate {out}. See it: regard look {out} "a sentence" --out page.html'
     assert lines[7] == f'Curves: {out / "curves.png"}. Use it: regard translate {out} "a sentence"'
     # done is done
@@ -169,7 +171,7 @@ OPTIONS = {
     "--columns 0,1": "Invalid value: --columns must be two numbers counted from 1, as 1,2, got '0,1'" + HELP,
     "--keys a": "Invalid value: --keys must be two with a comma between, got 'a'" + HELP,
     "--held-out 0.7": "held_out must be a fraction below one half, got 0.7.",
-    "--accelerator abacus": "this machine cannot be set up (You selected an invalid accelerator name: ",
+    "--accelerator abacus": "accelerator must be one of auto, cpu, cuda, gpu, mps, got 'abacus'.",
     "--strategy deepspeed": "this machine cannot be set up (",
     "--devices none": "devices must be 'auto', a count, or numbers as 0,2, got 'none'.",
     "--precision 16": "precision must be one of 32-true, bf16-mixed, bf16-true, 64-true, got '16'.",

@@ -142,7 +142,11 @@ def test_a_member_of_a_zip(tmp_path):
 
 MESSAGES = {
     "{}/a.csv has no labelled texts (1 blank lines): name a file that has some.": ("a.csv", "text,label\n\n", {}),
-    "{}/a.xml must end in .tsv, .txt, .tab, .csv, .jsonl or .ndjson (then .gz), or .zip: rename it.": ("a.xml", "", {}),
+    "{}/a.xml must end in .tsv, .txt, .tab, .csv, .jsonl or .ndjson (then .gz), or .zip: save it as one of these.": (
+        "a.xml",
+        "",
+        {},
+    ),
     "{}/a.csv, line 3 must have at least 2 columns between commas, has 1: mend the line, or name other columns.": (
         "a.csv",
         '"a\nb",1\nc\n',

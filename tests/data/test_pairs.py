@@ -134,7 +134,7 @@ MESSAGES: dict[str, Callable[[pathlib.Path], Any]] = {
     "{}/a with {}/b has no sentence pairs (0 blank lines): name a file that has some.": aligned("", ""),
     "columns must be two positions counted from 0, got (0, -1).": wrong(TSV, columns=(0, -1)),
     "member='x' names a file in a .zip, and {}/a.tsv is none: leave member out.": wrong(TSV, member="x"),
-    "{}/a.csv must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: rename it, or give"
+    "{}/a.csv must end in .tsv, .txt, .tab, .jsonl or .ndjson (then .gz), or .zip: save it as one of these, or give"
     " two files that are aligned line by line.": wrong(TSV, "a.csv"),
     "{}/a.tsv, line 4 must have at least 2 columns between tabs, has 1: mend the line, or name other columns.": wrong(
         TSV + "Go.\n"

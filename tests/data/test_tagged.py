@@ -87,7 +87,11 @@ def test_a_member_of_a_zip(tmp_path):
 LINE = "1\ta\ta\tX\tX\t_\t0\troot\t_\t_\n"
 MESSAGES = {
     "{}/a.conllu has no tagged sentences: name a file that has some.": ("a.conllu", "# nothing\n\n", {}),
-    "{}/a.csv must end in .conllu, .conll, .tsv, .txt or .tab (then .gz), or .zip: rename it.": ("a.csv", "", {}),
+    "{}/a.csv must end in .conllu, .conll, .tsv, .txt or .tab (then .gz), or .zip: save it as one of these.": (
+        "a.csv",
+        "",
+        {},
+    ),
     "{}/a.conllu, line 2 has no tag: mend the line, or name another column.": (
         "a.conllu",
         LINE + LINE.replace("X", "_"),

@@ -45,8 +45,8 @@ def test_a_folder_is_its_files(tmp_path):
 
 MESSAGES = {
     "{}/a.txt has no text: name a file that has some.": ("a.txt", "\n \n", {}),
-    "{}/a.md must end in .txt, .text, .tsv, .tab, .csv, .jsonl, .ndjson, .conllu or .conll (then .gz), or .zip: rename"
-    " it.": ("a.md", "", {}),
+    "{}/a.md must end in .txt, .text, .tsv, .tab, .csv, .jsonl, .ndjson, .conllu or .conll (then .gz), or .zip: save it"
+    " as one of these.": ("a.md", "", {}),
     "{}/f is a folder, which has no columns and no member: leave them out.": (
         "f/a.txt",
         "a",

@@ -11,6 +11,7 @@ from regard import RegardError
 from regard.data.phrasebook import split_pairs
 from regard.tasks.classify import LabelledCorpus
 from regard.tasks.corpus import Corpus, open_pairs
+from regard.tasks.tag import TaggedCorpus
 
 
 @pytest.fixture
@@ -38,11 +39,19 @@ def test_names_of_columns_that_are_not_known(tmp_path):
     with pytest.raises(RegardError) as error:
         LabelledCorpus(data=(str(file),)).part()
     assert str(error.value) == (
-        f"{file} seems to begin with the names of its columns (message, kind): add --header, or --columns 1,2 if that"
-        " is a text and its label."
+        f"{file} seems to begin with the names of its columns: add --columns message,kind, or --columns 1,2 if its"
+        " first row is a text and its label."
     )
-    for settings, count in ({"header": True}, 9), ({"columns": (0, 1)}, 10):
+    for settings, count in ({"columns": ("message", "kind")}, 9), ({"header": True}, 9), ({"columns": (0, 1)}, 10):
         assert sum(map(len, LabelledCorpus(data=(str(file),), **settings).part())) == count
+
+
+def test_sentences_without_blank_lines(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("a\tX\nb\tY\n" * 20)
+    with pytest.raises(RegardError) as error:
+        TaggedCorpus(data=(str(file),)).part()
+    assert str(error.value) == f"{file} is one sentence: put a blank line behind each."
 
 
 @pytest.mark.parametrize("count", [0, 3])

@@ -34,6 +34,16 @@ def test_stopped_in_any_step_it_comes_to_the_same_end(run, at):
     assert_same(state, whole)
 
 
+def test_it_says_from_where_it_goes_on(run, monkeypatch):
+    said = []
+    monkeypatch.setattr("regard.tasks.progress.Progress.say", lambda self, line: said.append(line))
+    run(Line(then=stop_at(3)), max_steps=12, epochs=99)
+    assert said == []
+    for _ in range(2):
+        run(Line(), max_steps=12, epochs=99)
+    assert said == ["Going on from step 3 of 12."]
+
+
 def test_broken_off_it_goes_on_from_the_last_save(run):
     def fail(number):
         if number == 8:

@@ -172,7 +172,7 @@ def change(**recipe):
 
 def test_other_settings(begun):
     for settings, name, before, now in (
-        (change(lr=0.2), "recipe.lr", "0.1", "0.2"),
+        (change(lr=0.2), "lr", "0.1", "0.2"),
         ({**SETTINGS, "model": "b"}, "model", '"a"', '"b"'),
         ({**SETTINGS, "more": "x" * 50}, "more", "null", '"' + "x" * 38 + "…"),
         ({"task": "x", "recipe": SETTINGS["recipe"]}, "model", '"a"', "null"),
@@ -207,7 +207,9 @@ def test_a_run_of_another_task(begun):
 def test_a_digest_is_named_last(begun):
     with pytest.raises(RegardError, match="was begun with model="):
         begun.begin({**SETTINGS, "data_digest": "1", "model": "b"})
-    with pytest.raises(RegardError, match="was begun with data_digest="):
+    with pytest.raises(
+        RegardError, match="was begun with other examples than it is given now: name a new folder, or give the same"
+    ):
         begun.begin({**SETTINGS, "data_digest": "1"})
 
 

@@ -101,7 +101,7 @@ CANNOT = "this machine cannot be set up (X): see accelerator, devices, strategy.
         ({"precision": "16"}, "precision must be one of 32-true, bf16-mixed, bf16-true, 64-true, got '16'."),
         ({"devices": "two"}, "devices must be 'auto', a count, or numbers as 0,2, got 'two'."),
         ({"devices": "0"}, CANNOT),
-        ({"accelerator": "abacus"}, CANNOT),
+        ({"accelerator": "abacus"}, "accelerator must be one of auto, cpu, cuda, gpu, mps, got 'abacus'."),
         ({"strategy": "magic"}, CANNOT),
         # a package that is not there
         ({"strategy": "deepspeed"}, CANNOT),
@@ -115,6 +115,13 @@ def test_machines_that_are_none(settings, message):
     assert str(error.value).startswith(start)
     assert str(error.value).endswith(end)
     assert len(str(error.value)) <= 200
+
+
+def test_a_gpu_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RegardError) as error:
+        Machine(accelerator="cuda").launch()
+    assert str(error.value) == "accelerator 'cuda' is not there, torch sees no GPU: use auto or cpu."
 
 
 def test_nodes_that_nobody_started(monkeypatch):
@@ -133,7 +140,7 @@ def test_nodes_that_nobody_started(monkeypatch):
             for name in some:
                 patch.setenv(name, "0")
             with pytest.raises(RegardError, match="this machine cannot be set up"):
-                Machine(accelerator="abacus", num_nodes=3).launch()
+                Machine(accelerator="cpu", strategy="abacus", num_nodes=3).launch()
 
 
 def test_a_machine():

@@ -188,7 +188,7 @@ def test_a_run_from_a_start_goes_on_with_its_own_files(runs, tmp_path, monkeypat
     assert train_labels(other, str(tmp_path / "run"), CPU, is_shown=False).step == 4
     # what it reads is its own by now
     train_tokenizer(["x y z"], "words").save(tmp_path / "run" / "tokenizer.json")
-    assert "data_digest" in refuse(train_labels, more, str(tmp_path / "run"), CPU, is_shown=False)
+    assert "other examples" in refuse(train_labels, more, str(tmp_path / "run"), CPU, is_shown=False)
 
 
 def test_a_bert_and_its_tokenizer_are_of_one_make(tmp_path):

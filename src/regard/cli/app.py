@@ -39,7 +39,9 @@ app = typer.Typer(
 )
 
 
-training = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own data.")
+training = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Train a model, on your own data or on the built-in phrasebook."
+)
 
 
 def add(command: Callable[..., None], examples: str, to: Any = app, *, needs_more: bool = True) -> None:

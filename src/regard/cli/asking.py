@@ -31,6 +31,7 @@ Device = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
+TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
 # how the folder of a checkpoint that is no run begins
 OTHER = "hf:"
 # what a run of each task does, and the command for it
@@ -54,6 +55,8 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
     """The sentences that are given; None where someone sits there to type them, if `is_typed` may be."""
     if not text and input is None and is_typed and sys.stdin.isatty():
         return None
+    if input is not None and input.name.lower().removesuffix(".gz").endswith(TABLES):
+        print(f"{input} is read as plain text: each line is asked whole.", file=sys.stderr)
     return list(text or (read_stream() if input is None else read_lines(input)))
 
 

@@ -45,8 +45,7 @@ def demo(
     job = Job.default("bahdanau", recipe=recipe, batch_size=128, label_smoothing=0.0)
     was_there = _is_done(out, max_steps)
     if not was_there:
-        count = len(set(job.corpus.part().train))
-        print(f"Training a translator (GRU with Bahdanau's attention) on {count:,} Chinese travel sentences, in {out}.")
+        print(f"Training a translator (GRU with Bahdanau's attention) on the phrasebook's travel sentences, in {out}.")
     with hush():
         standing = train_translator(job, str(out), Machine(accelerator="cpu"))
     if was_there:

@@ -51,8 +51,8 @@ class Encoding:
         str | None,
         Some(
             "RUN",
-            "Start from a pre-trained encoder, and read as it does: a run of train pretrain, or hf:FOLDER with a"
-            " BERT.  [default: random weights]",
+            "Start from a trained encoder, and read as it does: a run of train pretrain (or tag, classify, summarize),"
+            " or hf:FOLDER with a BERT.  [default: random weights]",
             "--from",
         ),
     ] = None

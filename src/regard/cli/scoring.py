@@ -156,6 +156,8 @@ def _show_labels(scores: LabelScores) -> tuple[list[str], list[str]]:
     if worst:
         rows += ["", f"Most often wrong: {worst}."]
     notes = []
+    if sum(scores.unknown.values()) == scores.count:
+        notes.append("None of these labels is one of this run's: do --columns name the right one?")
     if scores.unknown:
         names = [f"{show_line(name)} ({times})" for name, times in scores.unknown.items()]
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""

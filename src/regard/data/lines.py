@@ -43,7 +43,7 @@ def find_file(path: PathLike, member: str | None, ends: tuple[str, ...], hint: s
         raise RegardError(f"member={member!r} names a file in a .zip, and {name} is none: leave member out.")
     inner = (member or name).lower().removesuffix(".gz")
     if not inner.endswith(ends):
-        raise RegardError(f"{name} must end in {_say(ends)} (then .gz), or .zip: rename it{hint}.")
+        raise RegardError(f"{name} must end in {_say(ends)} (then .gz), or .zip: save it as one of these{hint}.")
     return name, member, inner
 
 

@@ -125,7 +125,7 @@ class EncoderBlock(nn.Module):
         if isinstance(attention, SelfAttention):
             Y = self.addnorm1(X, lambda x: attention(x, valid_lens, **terms))
         else:
-            Y = self.addnorm1(X, lambda x: _attend(attention, x, x, valid_lens, **terms))
+            Y = self.addnorm1(X, lambda x: _ask(attention, x, x, valid_lens, **terms))
         out: Tensor = self.addnorm2(Y, self.ffn)
         return out
 
@@ -182,7 +182,7 @@ class DecoderBlock(nn.Module):
         own, other = self._check_caches(caches)
         Y = self.addnorm1(X, lambda x: self._look_back(x, own, bias))
         given = {} if other is None else {"cache": other}
-        Z = self.addnorm2(Y, lambda y: _attend(self.attention2, y, memory, memory_valid_lens, **given))
+        Z = self.addnorm2(Y, lambda y: _ask(self.attention2, y, memory, memory_valid_lens, **given))
         out: Tensor = self.addnorm3(Z, self.ffn)
         return out
 
@@ -239,7 +239,7 @@ class AttentionDecoder(nn.Module):
         raise NotImplementedError
 
 
-def _attend(attention: Attention, queries: Tensor, keys: Tensor, valid_lens: Tensor | None, **terms: Any) -> Tensor:
+def _ask(attention: Attention, queries: Tensor, keys: Tensor, valid_lens: Tensor | None, **terms: Any) -> Tensor:
     """Lengths go by their name where that is known: the fourth of ours under torch's call may be a mask of torch's."""
     out: Tensor
     if isinstance(attention, MultiHeadAttention):

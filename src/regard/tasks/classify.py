@@ -68,8 +68,8 @@ def check_header(path: str, rows: Sequence[tuple[str, str]]) -> None:
     text, label = rows[0]
     if counts.pop(label) == 1 and min(counts.values()) > 1:
         raise RegardError(
-            f"{path} seems to begin with the names of its columns ({text[:20]}, {label[:20]}): add --header, or"
-            " --columns 1,2 if that is a text and its label."
+            f"{path} seems to begin with the names of its columns: add --columns {text[:20]},{label[:20]}, or"
+            " --columns 1,2 if its first row is a text and its label."
         )
 
 

@@ -145,10 +145,11 @@ class Examples:
             parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:
-                raise self._refuse(parts, name)
+                raise self.refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
 
-    def _refuse(self, parts: Split, name: str) -> RegardError:
+    def refuse(self, parts: Split, name: str) -> RegardError:
+        """The error of a part that has no examples."""
         examples = [example for part in parts for example in part]
         texts = len({self.read_text(example) for example in examples})
         what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different)"

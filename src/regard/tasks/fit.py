@@ -109,10 +109,12 @@ def fit(
     # the first process decides, before it changes what the others would find
     if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
         trainer.resume(folder.load())
+        step = trainer.standing.step
         if moved:
-            step = trainer.standing.step
             folder.move_end(step, moved)
             progress.say(describe_move(step, moved))
+        elif step < trainer.total:
+            progress.say(f"Going on from step {step:,} of {trainer.total:,}.")
     else:
         trainer.save()
     with heed_signals() as trainer.ear:

@@ -129,13 +129,14 @@ class RunFolder:
         before = {name: value for name, value in UNSAID.items() if name in after} | before
         if "task" in before and before["task"] != after.get("task"):
             raise RegardError(f"{self.path} is a run of {before['task']!s:.20}: name a new folder.")
-        # a digest says least of what differs
-        for name in sorted({*before, *after}, key=lambda x: (x == "data_digest", x)):
-            if name.rpartition(".")[2] not in (*FREE, *ENDS) and before.get(name) != after.get(name):
-                raise RegardError(
-                    f"{self.path} was begun with {name}={_show(before.get(name))}, now it is"
-                    f" {_show(after.get(name))}: name a new folder, or give the same."
-                )
+        # a model decides its settings, and what a digest is of says more than it
+        for name in sorted({*before, *after}, key=lambda x: (x == "data_digest", x != "model", x)):
+            said = name.rpartition(".")[2]
+            if said not in (*FREE, *ENDS) and before.get(name) != after.get(name):
+                was = f"{said}={_show(before.get(name))}, now it is {_show(after.get(name))}"
+                if said == "data_digest":
+                    was = "other examples than it is given now"
+                raise RegardError(f"{self.path} was begun with {was}: name a new folder, or give the same.")
         pairs = {name: (before.get(f"recipe.{name}"), after.get(f"recipe.{name}")) for name in ENDS}
         return {name: (was, will) for name, (was, will) in pairs.items() if was != will}
 

@@ -23,6 +23,8 @@ LEFT = ("epochs", "warmup", "validate_every")
 BATCHES, LEAST_BATCH = 16, 4
 # a run validates every epoch; where these are short, so often at most, or every so many steps; and where they are long
 VALIDATIONS, SOON, SELDOM = 20, 50, 2000
+# where epochs are more than the model's own, a run ends when so many validations in a row are no better
+PATIENCE = 8
 
 
 class Planned:
@@ -104,13 +106,15 @@ class Planned:
         recipe, epochs = self.recipe, self.recipe.epochs
         if "epochs" in self.adapts:
             epochs = math.ceil((recipe.max_steps or epochs * max(self.least_steps, per_epoch)) / per_epoch)
-        total = replace(recipe, epochs=epochs).count_steps(per_epoch)
+        total, has_more = replace(recipe, epochs=epochs).count_steps(per_epoch), epochs > recipe.epochs
         made: dict[str, Any] = {
             "epochs": epochs,
             "warmup": min(recipe.warmup, total // 10),
             "validate_every": min(max(per_epoch, min(math.ceil(total / VALIDATIONS), SOON)), SELDOM),
         }
         changes = {name: value for name, value in made.items() if name in self.adapts}
+        if has_more and recipe.max_steps is None and recipe.patience is None:
+            changes["patience"] = PATIENCE
         return replace(self, recipe=replace(recipe, **changes), adapts=())  # type: ignore[type-var]
 
 
@@ -145,16 +149,18 @@ def describe_plan(job: Any, per_epoch: int) -> str:
     """How long and in what steps a job learns, in a line.
 
     >>> from regard.tasks.classify import ClassifyJob
-    >>> describe_plan(ClassifyJob.default().fit_batches(28).fit_steps(7), 7)
-    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, 60 of them to warm up; a validation every 31 steps.'
+    >>> describe_plan(ClassifyJob.default(recipe={"patience": 0}).fit_batches(28).fit_steps(7), 7)
+    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, 60 of them to warm up; a validation every 31.'
     """
     recipe = job.recipe
     total, whole = recipe.count_steps(per_epoch), recipe.epochs * per_epoch
     size = f"{job.batch_size:,}" if job.batch_size else f"{job.max_tokens:,} tokens"
-    epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "cut short"
+    epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "ended by max_steps"
     warmup = f", {recipe.warmup:,} of them to warm up" if recipe.warmup else ""
-    every = f"a validation every {recipe.validate_every or per_epoch:,} steps"
-    return f"Batches of {size}, {per_epoch:,} steps an epoch, {epochs}: {total:,} steps{warmup}; {every}."
+    every = f"a validation every {recipe.validate_every or per_epoch:,}"
+    sooner = f", the end when {recipe.patience} in a row are no better" if recipe.patience else ""
+    steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total)]
+    return f"Batches of {size}, {steps[0]} an epoch, {epochs}: {steps[1]}{warmup}; {every}{sooner}."
 
 
 def describe_move(step: int, moved: Mapping[str, tuple[Any, Any]]) -> str:

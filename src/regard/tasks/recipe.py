@@ -23,6 +23,7 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 }
 # float16 would need a loss scale, one more thing to keep
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "64-true")
+ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 # by what a process knows of those on other nodes: torchrun, any launcher, SLURM, or the user's own hand
 LAUNCHED = ({"TORCHELASTIC_RUN_ID"}, {"RANK", "WORLD_SIZE"}, {"SLURM_PROCID"}, {"MASTER_ADDR", "NODE_RANK"})
 
@@ -114,6 +115,8 @@ class Machine:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise RegardError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        if self.accelerator not in ACCELERATORS:
+            raise RegardError(f"accelerator must be one of {', '.join(ACCELERATORS)}, got {self.accelerator[:40]!r}.")
         _count_devices(self.devices)
 
     def launch(self, logs: str | None = None) -> Fabric:
@@ -125,9 +128,12 @@ class Machine:
                 " torchrun, see torchrun --help."
             )
         try:
+            import torch
             from lightning.fabric import Fabric
         except ImportError:
             raise RegardError(f"training needs the package lightning: {install('train')}.") from None
+        if self.accelerator in ("cuda", "gpu") and not torch.cuda.is_available():
+            raise RegardError(f"accelerator {self.accelerator!r} is not there, torch sees no GPU: use auto or cpu.")
         devices, strategy, num_nodes = _count_devices(self.devices), self.strategy, self.num_nodes
         if "TORCHELASTIC_RUN_ID" in os.environ:
             devices = int(os.environ["LOCAL_WORLD_SIZE"]) if devices == 1 else devices

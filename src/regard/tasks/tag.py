@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from regard.core import RegardError
 from regard.data.grammar import split_tagged
 from regard.data.split import Split
 from regard.data.tagged import read_tagged
@@ -36,6 +37,11 @@ class TaggedCorpus(Examples):
 
     def draw(self) -> Split:
         return split_tagged()
+
+    def refuse(self, parts: Split, name: str) -> RegardError:
+        if sum(map(len, parts)) == 1:
+            return RegardError(f"{' and '.join(self.data)} is one sentence: put a blank line behind each.")
+        return super().refuse(parts, name)
 
     def read_text(self, example: Any) -> str:
         return " ".join(example[0])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 JUDGED = 200
 # how seldom chance may do as well
 LEVEL = 0.02
-ADVICE = "check that what is to be learned follows from the text, then try more examples, --epochs or another --lr"
+ADVICE = "check that what is to be learned follows from the text, then try more examples, more steps or another --lr"
 
 
 def find_chance(right: int, count: int, share: float) -> float:
@@ -31,7 +31,7 @@ def find_chance(right: int, count: int, share: float) -> float:
     return math.fsum(map(math.exp, logs))
 
 
-def judge(right: int, count: int, share: float, unit: str) -> list[str]:
+def judge(right: int, count: int, share: float, unit: str, fault: str = "That is no better than chance") -> list[str]:
     """A warning where so many of `count` may be right by chance, each with this probability.
 
     >>> for right, count in ((3, 6), (5, 6), (6, 6), (3, 3), (110, 200)):
@@ -47,7 +47,7 @@ def judge(right: int, count: int, share: float, unit: str) -> list[str]:
         few = f"{count} held-out {unit} are too few, or too alike, to tell that from chance"
         return [f"{few}: give more examples, or hold out more (--held-out 0.2)."]
     if right <= share * count:
-        return [f"That is no better than chance, so nothing was learned that holds for new {unit}: {ADVICE}."]
+        return [f"{fault}, so nothing was learned that holds for new {unit}: {ADVICE}."]
     return [] if right >= enough else [f"That may still be chance, {enough} of {count} right would not be: {ADVICE}."]
 
 
@@ -82,7 +82,8 @@ def judge_answers(said: Sequence[Sequence[object]], right: Sequence[Sequence[obj
         others = [x for x, bag in zip(near, bags, strict=True) if bag != bags[number]]
         hits += near[number] > max(others, default=0.0)
     different = len({frozenset(bag.items()) for bag in bags})
-    return [line, *(judge(hits, len(said), 1 / different, unit) if exact * 2 < len(said) else [])]
+    fault = "The answers are as near to those of others"
+    return [line, *(judge(hits, len(said), 1 / different, unit, fault) if exact * 2 < len(said) else [])]
 
 
 def _overlap(one: Counter[object], other: Counter[object]) -> float:
