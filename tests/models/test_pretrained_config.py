@@ -113,10 +113,10 @@ OF_TRANSFORMER: dict[str, tuple[str, Breaking]] = {
 OF_SEQ2SEQ: dict[str, tuple[str, Breaking]] = {
     "missing field": (f"has no attention: {AGAIN}", entry(attention=...)),
     "wrong type": (
-        "makes no model (Seq2Seq config embed_size must be int, got 1.5): correct it.", entry(embed_size=1.5),
+        "makes no model (Config embed_size must be int, got 1.5): correct it.", entry(embed_size=1.5),
     ),
     "negative": (
-        "makes no model (Seq2SeqEncoder num_layers must be at least 1, got -1): correct it.", entry(num_layers=-1),
+        "makes no model (Config num_layers must be at least 1, got -1): correct it.", entry(num_layers=-1),
     ),
     "odd": (
         "makes no model (Seq2SeqEncoder num_hiddens must be even where is_bidirectional, got 7): correct it.",
