@@ -72,13 +72,13 @@ def test_what_is_wrong_is_told_without_torch(finished, tmp_path):
         ["translate", nowhere, "a"], ["translate", run, "a"], ["tag", run, "--input", nowhere], ["classify", run, "a"],
         ["tag", run, "a", "--device", "tpu"], ["fill", f"hf:{nowhere}", "a"], ["embed", nowhere, "a"],
         ["evaluate", nowhere], ["evaluate", run, "--data", nowhere], ["look", nowhere, "a"],
-        *([*line, *more] for line in train for more in (["--data", nowhere], ["--set", "x=1"])),
+        *([*line, "--data", nowhere] for line in train),
         *([*line, *more] for line, more in zip(train, (
-            ["--schedule", "none"], ["--precision", "8"], ["--preset", "huge"], ["--held-out", "3"], ["--devices", "x"],
+            ["--schedule", "none"], ["--precision", "8"], ["--preset", "huge"], ["--set", "x=1"], ["--devices", "x"],
         ), strict=True)),
     ]  # fmt: skip
-    helps = [["--help"], ["--version"], *([*line[:2], "--help"] for line in train)]
-    wanted = [*helps, *([*line, "--settings"] for line in train)]
+    helps = [["--help"], ["--version"], [*train[0][:2], "--help"]]
+    wanted = [*helps, *([*line, "--settings"] for line in train[:2])]
     lines = [*wrong, *wanted]
     found = load(lines, "bare")
     assert len(found) == len(lines)
