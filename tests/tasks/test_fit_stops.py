@@ -187,6 +187,22 @@ def test_patience_may_be_moved_too(run):
     assert (standing.step, standing.ended) == (8, "steps")
 
 
+def test_a_run_that_ended_early_is_extended_all_the_same(run, tmp_path, fabric, monkeypatch):
+    said = []
+    monkeypatch.setattr("regard.tasks.progress.Progress.say", lambda self, line: said.append(line))
+    recipe = {"validate_every": 1, "epochs": 99, "patience": 2}
+    assert run(Line(found=iter([2.0] * 9)), max_steps=20, **recipe)[0].step == 3
+    # the same once more is done, and says nothing of going on
+    del said[:]
+    assert run(Line(found=iter([2.0] * 9)), max_steps=20, **recipe)[0].step == 3
+    assert said == []
+    folder = RunFolder(tmp_path / "run")
+    (folder.path / "resume.json").write_text('{"recipe": {}}')
+    moved, longer = {"max_steps": (20, 30)}, Recipe(max_steps=30, **recipe)
+    standing = fitting.fit(Line(found=iter([2.0] * 9)), folder, longer, fabric, moved=moved, is_shown=False)
+    assert (standing.step, standing.ended) == (5, "patience")
+
+
 def test_of_equals_the_surer_is_kept(run):
     class Sure(Line):
         metric, more_is_better = "accuracy", True

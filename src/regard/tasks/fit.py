@@ -109,12 +109,14 @@ def fit(
     # the first process decides, before it changes what the others would find
     if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
         trainer.resume(folder.load())
-        step = trainer.standing.step
+        now = trainer.standing
         if moved:
-            folder.move_end(step, moved)
-            progress.say(describe_move(step, moved))
-        elif step < trainer.total:
-            progress.say(f"Going on from step {step:,} of {trainer.total:,}.")
+            # who asks for other steps asks for them whatever came before
+            now.worse = now.worse if moved.keys() == {"patience"} else 0
+            folder.move_end(now.step, moved)
+            progress.say(describe_move(now.step, moved))
+        elif not trainer.is_over():
+            progress.say(f"Going on from step {now.step:,} of {trainer.total:,}.")
     else:
         trainer.save()
     with heed_signals() as trainer.ear:
@@ -148,7 +150,7 @@ class _Trainer:
     def train(self) -> Standing:
         """Steps until the end, with what is done between them."""
         now = self.standing
-        now.ended = self._is_over()
+        now.ended = self.is_over()
         if now.ended and now.loss_count:
             # told to end sooner than it was
             self._validate()
@@ -159,10 +161,10 @@ class _Trainer:
                 counted += self._learn(next(steps))
                 now.seconds = before + time.monotonic() - began
                 is_stopped = self._hear()
-                if now.step % (self.recipe.validate_every or self.per_epoch) == 0 or self._is_over():
+                if now.step % (self.recipe.validate_every or self.per_epoch) == 0 or self.is_over():
                     self._validate()
                     now.seconds = before + time.monotonic() - began
-                now.ended = self._is_over() or is_stopped
+                now.ended = self.is_over() or is_stopped
                 if not now.loss_count or now.ended or now.step % self.recipe.save_every == 0:
                     self.save()
                 elif self.progress.is_due():
@@ -236,7 +238,7 @@ class _Trainer:
         self.count = 0
         self.progress.report(row, is_best or is_surer)
 
-    def _is_over(self) -> str:
+    def is_over(self) -> str:
         """Why there are no more steps, if so."""
         if self.standing.step >= self.total:
             return "steps"
