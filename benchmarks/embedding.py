@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.report import describe_machine, show_time, tell
-from regard.tasks.embedder import Embedder
+from regard.tasks.text.embedder import Embedder
 from tools.arguments import Parser, read_count
 
 EXAMPLES = """examples:

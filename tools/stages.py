@@ -55,15 +55,15 @@ NEAR = {
     "views/page/assets/data.js": ("tests/views/page/browser/test_views.py",),
     "views/page/assets/table.js": ("tests/views/page/browser/test_views.py",),
     "views/page/assets/export.js": ("tests/views/page/browser/test_export.py",),
-    "tasks/fit.py": ("tests/tasks/test_fit_stops.py", "tests/incidents/test_kills.py"),
-    "tasks/state.py": ("tests/incidents/test_kills.py",),
-    "compare/cells.py": ("tests/compare/test_table.py",),
-    "compare/figures/learned.py": ("tests/compare/test_figures.py",),
-    "compare/figures/sight.py": ("tests/compare/test_figures.py",),
-    "cli/tag.py": ("tests/cli/test_ask.py",),
+    "tasks/training/fit.py": ("tests/tasks/test_fit_stops.py", "tests/incidents/test_kills.py"),
+    "tasks/training/state.py": ("tests/incidents/test_kills.py",),
+    "compare/report/cells.py": ("tests/compare/test_table.py",),
+    "compare/report/figures/learned.py": ("tests/compare/test_figures.py",),
+    "compare/report/figures/sight.py": ("tests/compare/test_figures.py",),
+    "cli/ask/tag.py": ("tests/cli/test_ask.py",),
     "cli/scoring.py": ("tests/cli/test_evaluate_tasks.py",),
-    "cli/training.py": ("tests/cli/test_train.py",),
-    "cli/train_pretrain.py": ("tests/cli/test_every_task.py",),
+    "cli/options/training.py": ("tests/cli/test_train.py",),
+    "cli/train/pretrain.py": ("tests/cli/test_every_task.py",),
 }
 
 

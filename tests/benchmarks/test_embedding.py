@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import embedding
-from regard.tasks.embedder import Embedder
+from regard.tasks.text.embedder import Embedder
 from tests.tasks.test_embedder import make_folder
 from tests.wide import wide
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from regard.data.grammar import list_tagged, split_polite, split_short
-from regard.tasks.label import LabelTask
-from regard.tasks.pretrain import PretrainTask
-from regard.tasks.translate import TranslateTask
+from regard.tasks.reading.labelling import LabelTask
+from regard.tasks.text.pretrain import PretrainTask
+from regard.tasks.text.translate import TranslateTask
 from tests.cli.small import PAIRS
 
 GRU = ("--set", "num_hiddens=8", "--set", "embed_size=6", "--tokens", "words")

@@ -7,7 +7,7 @@ import torch
 from regard.data import Tokenizer, train_tokenizer
 from regard.data.phrasebook import draw_pairs
 from regard.models import seq2seq, transformer
-from regard.tasks.translator import Translator
+from regard.tasks.text.translator import Translator
 
 PAIRS = draw_pairs(400)
 SOURCES, TARGETS = ([pair[i] for pair in PAIRS] for i in (0, 1))

@@ -14,8 +14,8 @@ import typer
 import regard
 from regard import cli
 from regard.cli import app, main
-from regard.cli.files import name_program
-from regard.cli.training import Training
+from regard.cli.options.files import name_program
+from regard.cli.options.training import Training
 from regard.extras import install
 
 ASK = ("translate", "tag", "classify", "summarize")
@@ -168,7 +168,7 @@ def test_ctrl_c(command, monkeypatch):
 
 
 def test_ctrl_c_in_a_command(command, monkeypatch, run_folder):
-    from regard.tasks.translator import Translator
+    from regard.tasks.text.translator import Translator
 
     def stop(*args, **options):
         raise KeyboardInterrupt

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from regard.cli.asking import USES, find_longest
+from regard.cli.ask.answers import USES, find_longest
 from regard.data.tagged import read_tagged
-from regard.tasks.classifier import Classifier
-from regard.tasks.filler import Filler
-from regard.tasks.summarizer import Summarizer
-from regard.tasks.tagger import Tagger
+from regard.tasks.text.classifier import Classifier
+from regard.tasks.text.filler import Filler
+from regard.tasks.text.summarizer import Summarizer
+from regard.tasks.text.tagger import Tagger
 
 for package in ("lightning", "torchmetrics"):
     pytest.importorskip(package)
@@ -159,7 +159,7 @@ def test_a_text_beyond_the_training_is_told(command, finished, tmp_path, name, c
 
 
 def test_the_longest_text_is_that_of_the_training(finished, data):
-    from regard.tasks.tag import TaggedCorpus
+    from regard.tasks.text.tag import TaggedCorpus
 
     train = TaggedCorpus((str(data("tag")),), limit=80).part().train
     assert read_longest(finished("tag")) == max(len(words) for words, _ in train)

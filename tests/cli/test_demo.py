@@ -8,10 +8,10 @@ import pytest
 
 from regard.cli import demo as demonstration
 from regard.data.phrasebook import draw_pairs
-from regard.tasks import corpus
-from regard.tasks.corpus import Corpus
-from regard.tasks.state import save_state
-from regard.tasks.translate import TranslateTask
+from regard.tasks.reading import pairs as corpus
+from regard.tasks.reading.pairs import Corpus
+from regard.tasks.text.translate import TranslateTask
+from regard.tasks.training.state import save_state
 
 for package in ("lightning", "matplotlib", "sacrebleu"):
     pytest.importorskip(package)

@@ -9,12 +9,13 @@ import numpy
 import pytest
 import torch
 
-from regard.cli import app, embed
+from regard.cli import app
+from regard.cli.ask import embed
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
-from regard.tasks.embedder import Embedder
-from regard.tasks.lexicon import Lexicon
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.embedder import Embedder
 
 safetensors = pytest.importorskip("safetensors.torch")
 

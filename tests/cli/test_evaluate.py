@@ -1,4 +1,4 @@
-"""`regard evaluate`: scores of a run, as `regard.tasks.evaluate` has them."""
+"""`regard evaluate`: scores of a run, as `regard.tasks.metrics.translation` has them."""
 
 import gzip
 import json
@@ -8,9 +8,9 @@ from itertools import islice
 
 import pytest
 
-from regard.tasks.corpus import Corpus, open_pairs
-from regard.tasks.evaluate import evaluate
-from regard.tasks.translator import Translator
+from regard.tasks.metrics.translation import evaluate
+from regard.tasks.reading.pairs import Corpus, open_pairs
+from regard.tasks.text.translator import Translator
 from tests.cli.small import PAIRS
 
 PAIRS = PAIRS[:5]

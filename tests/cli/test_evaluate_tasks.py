@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from regard.data.tagged import read_tagged
-from regard.tasks.classifier import Classifier
-from regard.tasks.pretrain_job import TextCorpus
-from regard.tasks.summarizer import Summarizer, score_summaries
-from regard.tasks.tagger import Tagger
+from regard.tasks.text.classifier import Classifier
+from regard.tasks.text.pretrain_job import TextCorpus
+from regard.tasks.text.summarizer import Summarizer, score_summaries
+from regard.tasks.text.tagger import Tagger
 from tests.cli.kinds import KINDS
 
 for package in ("lightning", "torchmetrics"):

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import pytest
 
-from regard.cli.training import Training
-from regard.tasks.folder import RunFolder
-from regard.tasks.state import load_state
+from regard.cli.options.training import Training
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.state import load_state
 from tests.cli.kinds import ENCODER, KINDS
 
 for package in ("lightning", "torchmetrics"):

@@ -7,19 +7,25 @@ from dataclasses import fields
 import pytest
 import typer
 
-from regard.cli import app, train_classify, train_pretrain, train_summarize, train_tag, train_translate
-from regard.cli.training import Training
+from regard.cli import app
+from regard.cli.options.training import Training
+from regard.cli.train import classify as train_classify
+from regard.cli.train import pretrain as train_pretrain
+from regard.cli.train import summarize as train_summarize
+from regard.cli.train import tag as train_tag
+from regard.cli.train import translate as train_translate
 from regard.compare.settings import PARTS
 from regard.data.tokens import LEAST
 from regard.models import encoder, seq2seq, transformer
-from regard.tasks import job as encoder_job
-from regard.tasks import translate_job as translate
-from regard.tasks.classify import ClassifyJob
-from regard.tasks.corpus import Corpus
-from regard.tasks.pretrain_job import PretrainJob
-from regard.tasks.recipe import PRECISIONS, SCHEDULES, Recipe
-from regard.tasks.summarize_job import RewriteJob, SummarizeJob
-from regard.tasks.tag import TagJob
+from regard.tasks.reading import encoder_job
+from regard.tasks.reading.pairs import Corpus
+from regard.tasks.text import translate_job as translate
+from regard.tasks.text.classify import ClassifyJob
+from regard.tasks.text.pretrain_job import PretrainJob
+from regard.tasks.text.summarize_job import RewriteJob, SummarizeJob
+from regard.tasks.text.tag import TagJob
+from regard.tasks.training.machine import PRECISIONS
+from regard.tasks.training.recipe import SCHEDULES, Recipe
 from tests.cli.test_app import list_commands
 
 COMMANDS = dict(list_commands(typer.main.get_command(app.app)))

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from regard.tasks.translator import Translator
+from regard.tasks.text.translator import Translator
 from tests.cli.small import build
 
 TEXT = "介绍一下西安"
@@ -130,7 +130,7 @@ def test_an_empty_text_is_compared_with_none(complaint, transformer, tmp_path):
 
 
 def test_what_is_not_shown_of_either(command, transformer, tmp_path, monkeypatch):
-    from regard.tasks import look as room
+    from regard.tasks.looks import look as room
 
     inner, names = room.look_at, iter(("encoder.0.attention", "decoder.0.attention1"))
 
@@ -152,7 +152,7 @@ def reader(tmp_path_factory):
     import torch
 
     from regard.models.encoder import Config, Encoder
-    from regard.tasks.lexicon import Lexicon
+    from regard.tasks.reading.vocabulary import Lexicon
 
     root, lexicon = tmp_path_factory.mktemp("readers"), Lexicon.train(["could you please help me, cat"], "words")
 
@@ -170,7 +170,7 @@ def reader(tmp_path_factory):
 
 @pytest.mark.parametrize("pooling", ["soft", "hard"])
 def test_a_classifier_in_the_terminal(command, reader, pooling):
-    from regard.tasks.classifier import Classifier
+    from regard.tasks.text.classifier import Classifier
 
     run, text = reader("classes", "plain", "polite", pooling=pooling), "could you please help"
     classifier = Classifier.load(run, "cpu")
@@ -193,7 +193,7 @@ def test_a_classifier_in_the_terminal(command, reader, pooling):
 
 
 def test_a_tagger_and_a_guess_in_the_terminal(command, reader, complaint):
-    from regard.tasks.tagger import Tagger
+    from regard.tasks.text.tagger import Tagger
 
     run = reader("tags", "NOUN", "VERB")
     (said,) = Tagger.load(run, "cpu").tag(["please help"])

@@ -13,7 +13,7 @@ import zipfile
 
 import pytest
 
-from regard.tasks.translate import TranslateTask
+from regard.tasks.text.translate import TranslateTask
 from tests.cli.kinds import KINDS
 from tests.cli.small import PAIRS
 

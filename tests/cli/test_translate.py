@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from regard.tasks.translator import Translation, Translator
+from regard.tasks.text.translator import Translation, Translator
 
 TEXTS = ["介绍一下西安", "我想吃饺子", "西安"]
 QUICK = ("--max-len", "6", "--device", "cpu")
@@ -288,7 +288,7 @@ def test_a_run_that_is_not_there(complaint, tmp_path):
 
 
 def test_a_bar_is_shown_on_a_terminal(command, run_folder, monkeypatch):
-    from regard.cli import files
+    from regard.cli.options import files
 
     shown = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
@@ -298,7 +298,7 @@ def test_a_bar_is_shown_on_a_terminal(command, run_folder, monkeypatch):
         shown.append(total)
         return real(title, total)
 
-    monkeypatch.setattr("regard.cli.asking.show_progress", spy)
+    monkeypatch.setattr("regard.cli.ask.answers.show_progress", spy)
     status, out, err = command("translate", run_folder, *["西安"] * 70, *QUICK)
     assert (status, out.count("\n"), shown) == (0, 70, [70])
     assert "translating" in err

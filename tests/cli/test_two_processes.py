@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from regard.tasks.state import load_state
+from regard.tasks.training.state import load_state
 from tests.cli.kinds import KINDS
 from tests.wide import wide
 
@@ -19,8 +19,8 @@ TASKS = ("tag", "translate")
 TWICE = """
 import json, signal, sys
 from regard.cli import main
-from regard.tasks.label import LabelTask
-from regard.tasks.translate import TranslateTask
+from regard.tasks.reading.labelling import LabelTask
+from regard.tasks.text.translate import TranslateTask
 
 for task, arguments in zip((LabelTask, TranslateTask), json.loads(sys.argv[1])):
     inner, seen = task.count, []

@@ -5,19 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from regard.compare import cost, digits, run, solve
-from regard.compare.budget import WHY, Budget
+from regard.compare import run
 from regard.compare.comparison import Comparison
-from regard.compare.cost import PASSES, measure_cost
-from regard.compare.digits import measure_digits
 from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.learning import Recipe
-from regard.compare.page import write_page
-from regard.compare.puzzles import make_recall
-from regard.compare.readings import write_readings
+from regard.compare.measure import cost, digits, solve
+from regard.compare.measure.budget import WHY, Budget
+from regard.compare.measure.cost import PASSES, measure_cost
+from regard.compare.measure.digits import measure_digits
+from regard.compare.measure.learning import Recipe
+from regard.compare.measure.puzzles import make_recall
+from regard.compare.measure.solve import Course, measure_course
+from regard.compare.report.page import write_page
+from regard.compare.report.readings import write_readings
+from regard.compare.report.table import list_tables
 from regard.compare.settings import PARTS, QUICK_SECONDS, Settings
-from regard.compare.solve import Course, measure_course
-from regard.compare.table import list_tables
 
 # over before anything is done: the first of a part is done all the same
 HURRY = Settings(

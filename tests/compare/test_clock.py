@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from regard.compare.clock import Timing, time_calls
+from regard.compare.measure.clock import Timing, time_calls
 
 
 class Clock:

@@ -9,8 +9,8 @@ import socket
 import pytest
 import torch
 
-from regard.compare import page
 from regard.compare.comparison import FIELDS, Comparison, describe_machine
+from regard.compare.report import page
 from regard.compare.settings import PARTS
 from regard.core import RegardError
 from tests.compare.sample import make_sample

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.compare import cost
-from regard.compare.clock import Timing, time_calls
-from regard.compare.cost import extrapolate, list_fits, measure_cost
 from regard.compare.kinds import KINDS, Dimensions, count_parameters
+from regard.compare.measure import cost
+from regard.compare.measure.clock import Timing, time_calls
+from regard.compare.measure.cost import extrapolate, list_fits, measure_cost
 from regard.compare.settings import Settings
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from regard import RegardError
-from regard.compare.crossings import Crossing, find_crossing, list_crossings, list_leads, solve_crossing
 from regard.compare.kinds import ATTENTION, KINDS, Dimensions
+from regard.compare.measure.crossings import Crossing, find_crossing, list_crossings, list_leads, solve_crossing
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 

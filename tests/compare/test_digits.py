@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional
 
 from regard import RegardError
-from regard.compare import digits
-from regard.compare.digits import Course, PlaneConvolution, Viewer, count_viewer, match_viewer, measure_digits
 from regard.compare.kinds import ATTENTION, CONV, Dimensions
-from regard.compare.learning import Recipe
+from regard.compare.measure import digits
+from regard.compare.measure.digits import Course, PlaneConvolution, Viewer, count_viewer, match_viewer, measure_digits
+from regard.compare.measure.learning import Recipe
 from regard.compare.settings import Settings
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from regard.compare.figures import DARK, LIGHT, PICTURES, repaint, write_svg
-from regard.compare.figures.style import LOOKS
 from regard.compare.kinds import KINDS
+from regard.compare.report.figures import DARK, LIGHT, PICTURES, repaint, write_svg
+from regard.compare.report.figures.style import LOOKS
 from regard.views.sheet import open_sheet
 from tests.compare.sample import KERNELS, LENGTHS, STEPS, make_sample
 

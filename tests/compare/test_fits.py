@@ -6,7 +6,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 from regard import RegardError
-from regard.compare.fits import fit_power
+from regard.compare.measure.fits import fit_power
 
 N = [8, 16, 24, 64, 100]
 

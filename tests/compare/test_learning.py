@@ -9,12 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.compare import solve
 from regard.compare.kinds import KINDS, Dimensions, count_parameters
-from regard.compare.learning import PATIENCE, Recipe, measure_accuracy, portion, seeded, train
-from regard.compare.puzzles import make_order, make_recall
-from regard.compare.settings import Settings
-from regard.compare.solve import (
+from regard.compare.measure import solve
+from regard.compare.measure.learning import PATIENCE, Recipe, measure_accuracy, portion, seeded, train
+from regard.compare.measure.puzzles import make_order, make_recall
+from regard.compare.measure.solve import (
     ORDERS,
     RECALLS,
     Course,
@@ -24,6 +23,7 @@ from regard.compare.solve import (
     measure_order,
     measure_recall,
 )
+from regard.compare.settings import Settings
 
 SMALL = Dimensions(width=8, heads=2, window=4)
 TINY = Course(make_recall(4), 10, (1, 2, 9), 3, Recipe(3, batch=4), width=8)

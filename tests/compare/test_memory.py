@@ -6,9 +6,9 @@ import json
 import pytest
 import torch
 
-from regard.compare import memory
 from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.memory import find_free, find_peak, pause_gc
+from regard.compare.measure import memory
+from regard.compare.measure.memory import find_free, find_peak, pause_gc
 
 DIMS = Dimensions(width=16, kernel=5, heads=2, window=8)
 # operators with scratch space of their own: layouts that a kernel wants, and sums of its threads

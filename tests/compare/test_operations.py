@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 from regard import RegardError
-from regard.compare import operations
 from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.operations import Count, count_operations, measure_operations
+from regard.compare.measure import operations
+from regard.compare.measure.operations import Count, count_operations, measure_operations
 from regard.compare.settings import Settings
 
 SMALL = Settings(widths=(16, 32, 64), is_quick=True)

@@ -12,9 +12,9 @@ import pytest
 
 from regard.compare.comparison import Comparison
 from regard.compare.kinds import Dimensions
-from regard.compare.page import LISTS, raise_powers, write_command, write_page
+from regard.compare.report.page import LISTS, raise_powers, write_command, write_page
+from regard.compare.report.table import list_tables
 from regard.compare.settings import PARTS, Settings
-from regard.compare.table import list_tables
 from tests.compare.sample import make_sample
 from tests.wide import wide
 from tools import compare_shot

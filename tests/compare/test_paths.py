@@ -8,7 +8,7 @@ from torch import nn
 
 from regard import RegardError
 from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.paths import draw_maps, find_dependence, find_path, find_reach, measure_paths
+from regard.compare.measure.paths import draw_maps, find_dependence, find_path, find_reach, measure_paths
 from regard.compare.settings import Settings
 
 SMALL = Settings(widths=(4, 8, 12), is_quick=True)

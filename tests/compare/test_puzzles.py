@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.compare.puzzles import make_order, make_recall
+from regard.compare.measure.puzzles import make_order, make_recall
 
 
 def read_recall(tokens, noise):

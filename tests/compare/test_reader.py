@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.paths import find_reach
-from regard.compare.reader import Reader
+from regard.compare.measure.paths import find_reach
+from regard.compare.measure.reader import Reader
 
 LENGTH, TOKENS = 15, 7
 

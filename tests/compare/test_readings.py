@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.compare.readings import write_readings
+from regard.compare.report.readings import write_readings
 from regard.compare.settings import PARTS
 from tests.compare.sample import make_sample
 

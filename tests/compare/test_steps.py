@@ -8,8 +8,8 @@ from scipy import stats
 from torch import nn
 
 from regard.compare.kinds import KINDS, Dimensions
+from regard.compare.measure.steps import find_chain, fit_line, measure_steps
 from regard.compare.settings import Settings
-from regard.compare.steps import find_chain, fit_line, measure_steps
 
 ROWS = torch.ones(1, 6, 4)
 

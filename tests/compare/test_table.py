@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from regard.compare.budget import WHY
-from regard.compare.page import write_page
+from regard.compare.measure.budget import WHY
+from regard.compare.report.page import write_page
+from regard.compare.report.table import list_tables, print_tables
 from regard.compare.settings import PARTS
-from regard.compare.table import list_tables, print_tables
 from regard.core import RegardError
 from regard.extras import install
 from tests.compare.sample import make_sample

@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 
-from regard.tasks.folder import RunFolder
+from regard.tasks.training.folder import RunFolder
 from tests.wide import wide
 from tools.compare_runs import DifferenceError, compare
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from regard.tasks.fit import fit
-from regard.tasks.folder import RunFolder
-from regard.tasks.recipe import Machine, Recipe
+from regard.tasks.training.fit import fit
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.recipe import Recipe
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import RegardError
-from regard.tasks.recipe import Recipe
+from regard.tasks.training.recipe import Recipe
 
 
 class Points(NamedTuple):

@@ -9,10 +9,10 @@ import torch
 
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Encoder
-from regard.tasks.classify import ClassifyJob
-from regard.tasks.job import EncoderJob
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.tag import TagJob
+from regard.tasks.reading.encoder_job import EncoderJob
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.classify import ClassifyJob
+from regard.tasks.text.tag import TagJob
 
 TINY: dict[str, Any] = {"num_hiddens": 8, "ffn_num_hiddens": 8, "num_heads": 2, "num_layers": 1, "num_grams": 50}
 # as large as to choose at all

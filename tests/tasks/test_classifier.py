@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.tasks.classifier import Classifier
-from regard.tasks.classify import ClassifyJob
+from regard.tasks.text.classifier import Classifier
+from regard.tasks.text.classify import ClassifyJob
 from tests.tasks.reading import MOODS, build, make, save
 
 pytest.importorskip("tokenizers")

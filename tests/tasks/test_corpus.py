@@ -9,9 +9,9 @@ import pytest
 
 from regard import RegardError
 from regard.data.phrasebook import split_pairs
-from regard.tasks.classify import LabelledCorpus
-from regard.tasks.corpus import Corpus, open_pairs
-from regard.tasks.tag import TaggedCorpus
+from regard.tasks.reading.pairs import Corpus, open_pairs
+from regard.tasks.text.classify import LabelledCorpus
+from regard.tasks.text.tag import TaggedCorpus
 
 
 @pytest.fixture

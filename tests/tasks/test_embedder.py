@@ -18,8 +18,8 @@ from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models import seq2seq
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
-from regard.tasks.embedder import Embedder, Reading, gather
-from regard.tasks.lexicon import Lexicon
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.embedder import Embedder, Reading, gather
 
 safetensors = pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")

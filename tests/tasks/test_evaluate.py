@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from regard.core import RegardError
+from regard.data.scripts import is_unspaced
 from regard.extras import install
-from regard.tasks.evaluate import choose_cut, evaluate, is_unspaced, score
+from regard.tasks.metrics.translation import choose_cut, evaluate, score
 from tests.cli.small import PAIRS, build
 
 SAID = ["the cat sat on the mat .", "How is the weather in Xi'an", "i want noodles", "please wait here"]

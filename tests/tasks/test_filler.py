@@ -7,8 +7,8 @@ import torch
 
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Config, Encoder
-from regard.tasks.filler import Filler
-from regard.tasks.lexicon import Lexicon
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.filler import Filler
 from tests.tasks.reading import LOUD
 
 pytest.importorskip("tokenizers")

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.tasks.average import Average
-from regard.tasks.fit import fit
-from regard.tasks.folder import RunFolder
-from regard.tasks.recipe import Machine, Recipe
+from regard.tasks.training.average import Average
+from regard.tasks.training.fit import fit
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.recipe import Recipe
 from tests.tasks.line import Line, Points, Walk, assert_near, learn_plainly, stop_at
 
 pytest.importorskip("lightning")

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.tasks import fit as fitting
-from regard.tasks.folder import RunFolder
-from regard.tasks.recipe import Recipe
-from regard.tasks.signals import heed_signals
+from regard.tasks.training import fit as fitting
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.signals import heed_signals
 from tests.tasks.line import Line, assert_near, assert_same, learn_plainly, stop_at
 
 pytest.importorskip("lightning")
@@ -36,7 +36,7 @@ def test_stopped_in_any_step_it_comes_to_the_same_end(run, at):
 
 def test_it_says_from_where_it_goes_on(run, monkeypatch):
     said = []
-    monkeypatch.setattr("regard.tasks.progress.Progress.say", lambda self, line: said.append(line))
+    monkeypatch.setattr("regard.tasks.training.progress.Progress.say", lambda self, line: said.append(line))
     run(Line(then=stop_at(3)), max_steps=12, epochs=99)
     for _ in range(2):
         run(Line(), max_steps=12, epochs=99)
@@ -189,7 +189,7 @@ def test_patience_may_be_moved_too(run):
 
 def test_a_run_that_ended_early_is_extended_all_the_same(run, tmp_path, fabric, monkeypatch):
     said = []
-    monkeypatch.setattr("regard.tasks.progress.Progress.say", lambda self, line: said.append(line))
+    monkeypatch.setattr("regard.tasks.training.progress.Progress.say", lambda self, line: said.append(line))
     recipe = {"validate_every": 1, "epochs": 99, "patience": 2}
     assert run(Line(found=iter([2.0] * 9)), max_steps=20, **recipe)[0].step == 3
     # the same once more is done, and says nothing of going on

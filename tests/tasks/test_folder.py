@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from regard import RegardError
-from regard.tasks.folder import RunFolder, say_why
+from regard.tasks.training.folder import RunFolder, say_why
 
 SETTINGS = {"task": "x", "model": "a", "recipe": {"lr": 0.1, "schedule": "constant", "epochs": 3, "max_steps": None}}
 

@@ -11,10 +11,10 @@ import torch
 from regard import RegardError
 from regard.data import UNK
 from regard.models.encoder import Config, Encoder
-from regard.tasks.classify import ClassifyJob, LabelledCorpus
-from regard.tasks.job import MODELS, EncoderJob, check_changes
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.tag import TaggedCorpus, TagJob
+from regard.tasks.reading.encoder_job import MODELS, EncoderJob, check_changes
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
+from regard.tasks.text.tag import TaggedCorpus, TagJob
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, TINY, build, make, mood_job, read_pieces, tag_job
 
 pytest.importorskip("tokenizers")

@@ -15,13 +15,13 @@ from regard import RegardError
 from regard.data.rows import NO_LABEL
 from regard.extras import install
 from regard.models import seq2seq
-from regard.tasks.classify import ClassifyJob, LabelledCorpus
-from regard.tasks.folder import RunFolder
-from regard.tasks.label import LabelTask, list_labels, open_scores, read_examples, train_labels
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.logits import find_logits, part_sentence
-from regard.tasks.recipe import Machine
-from regard.tasks.tag import TagJob
+from regard.tasks.reading.labelling import LabelTask, list_labels, open_scores, read_examples, train_labels
+from regard.tasks.reading.predict import find_logits, part_sentence
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
+from regard.tasks.text.tag import TagJob
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
@@ -235,7 +235,7 @@ def test_settings_know_the_data(prepare, name):
 def test_data_are_digested_once(prepare, name, monkeypatch):
     task = prepare(name)
     expected = task.settings
-    monkeypatch.setattr("regard.tasks.lexicon.Encoded.__repr__", None)
+    monkeypatch.setattr("regard.tasks.reading.vocabulary.Encoded.__repr__", None)
     assert task.settings == expected
 
 
@@ -319,7 +319,7 @@ def test_answers_are_in_order_whatever_the_batch(prepare, name, batch_size):
 
 
 def test_long_texts_are_answered_one_at_a_time(prepare, monkeypatch):
-    monkeypatch.setattr("regard.tasks.logits.PLACES", 8)
+    monkeypatch.setattr("regard.tasks.reading.predict.PLACES", 8)
     task, sizes = prepare("classify"), []
     texts = ["the cat " * 20, "the", "the cat", "a " * 7]
     task.model.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel()))

@@ -9,8 +9,8 @@ import pytest
 from regard import RegardError
 from regard.data import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 from regard.data.wordpiece import SPECIAL, WordPiece
-from regard.tasks.documents import read_documents
-from regard.tasks.lexicon import FIRST_LETTERS, LAST_LETTERS, Encoded, Lexicon
+from regard.tasks.reading.documents import read_documents
+from regard.tasks.reading.vocabulary import FIRST_LETTERS, LAST_LETTERS, Encoded, Lexicon
 
 pytest.importorskip("tokenizers")
 

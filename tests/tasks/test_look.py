@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.tasks import telling
-from regard.tasks.look import look_at, look_at_run
-from regard.tasks.saying import Speaker, label_said
-from regard.tasks.sight import Sight
-from regard.tasks.translator import Translator
+from regard.tasks.looks import best_head as telling
+from regard.tasks.looks.look import look_at
+from regard.tasks.looks.of_translator import look_at_run
+from regard.tasks.looks.sight import Sight
+from regard.tasks.looks.token_labels import Speaker, label_said
+from regard.tasks.text.translator import Translator
 from tests.cli.small import build
 
 TEXT = "介绍一下西安"

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.tasks.hugging import open_checkpoint
-from regard.tasks.look import look_at
-from regard.tasks.look_hugging import look_at_text
+from regard.tasks.checkpoints.open import open_checkpoint
+from regard.tasks.looks.look import look_at
+from regard.tasks.looks.of_checkpoint import look_at_text
 
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")

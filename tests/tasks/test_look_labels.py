@@ -10,14 +10,14 @@ from regard.core import RegardError
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.data.words import cut_words
 from regard.models.encoder import Config, Encoder
-from regard.tasks.classifier import Classifier
-from regard.tasks.filler import Filler
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.look import look_at
-from regard.tasks.look_labels import look_at_class, look_at_tags, look_at_words
-from regard.tasks.summarizer import Summarizer
-from regard.tasks.tagger import Tagger
-from regard.tasks.telling import find_telling
+from regard.tasks.looks.best_head import find_telling
+from regard.tasks.looks.look import look_at
+from regard.tasks.looks.of_encoder import look_at_class, look_at_tags, look_at_words
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.classifier import Classifier
+from regard.tasks.text.filler import Filler
+from regard.tasks.text.summarizer import Summarizer
+from regard.tasks.text.tagger import Tagger
 
 TEXTS = ["The cat sat on the mat.", "could you please help me, cat", "我要一杯茶", "the mat isn't jumping"]
 TAGS = ("DET", "NOUN", "VERB")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.tasks.hugging import hush, open_checkpoint
-from regard.tasks.look import look_at
+from regard.tasks.checkpoints.open import hush, open_checkpoint
+from regard.tasks.looks.look import look_at
 
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")

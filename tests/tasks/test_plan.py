@@ -6,11 +6,11 @@ import random
 import pytest
 
 from regard import RegardError
-from regard.tasks.classify import ClassifyJob, LabelledCorpus
-from regard.tasks.folder import RunFolder
-from regard.tasks.plan import open_job
-from regard.tasks.pretrain_job import PretrainJob, TextCorpus
-from regard.tasks.verdict import LEVEL, find_chance, judge_labels
+from regard.tasks.metrics.verdict import LEVEL, find_chance, judge_labels
+from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
+from regard.tasks.text.pretrain_job import PretrainJob, TextCorpus
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.plan import open_job
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_damaged_settings(begin, tmp_path, entries):
 
 
 def test_documents_are_counted_by_what_is_cut_of_them(tmp_path):
-    from regard.tasks.pretrain import train_pretrained
+    from regard.tasks.text.pretrain import train_pretrained
 
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(f"line {n} of {d}" for n in range(30)) for d in range(12)))
     corpus = TextCorpus(data=(str(tmp_path / "a.txt"),))

@@ -17,17 +17,17 @@ from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
 from regard.models.pretrained import load_pretrained
-from regard.tasks.classify import ClassifyJob
-from regard.tasks.documents import read_documents
-from regard.tasks.filler import Filler
-from regard.tasks.folder import STATE
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.pretrain import PretrainTask, train_pretrained
-from regard.tasks.pretrain_job import PretrainJob, TextCorpus
-from regard.tasks.recipe import Machine
-from regard.tasks.start import open_start
-from regard.tasks.state import load_state
-from regard.tasks.tagger import Tagger
+from regard.tasks.reading.documents import read_documents
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.reading.warm_start import open_start
+from regard.tasks.text.classify import ClassifyJob
+from regard.tasks.text.filler import Filler
+from regard.tasks.text.pretrain import PretrainTask, train_pretrained
+from regard.tasks.text.pretrain_job import PretrainJob, TextCorpus
+from regard.tasks.text.tagger import Tagger
+from regard.tasks.training.folder import STATE
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.state import load_state
 
 for package in ("lightning", "tokenizers", "safetensors"):
     pytest.importorskip(package)

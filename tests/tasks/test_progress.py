@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from regard.tasks.progress import Progress
+from regard.tasks.training.progress import Progress
 
 rich = pytest.importorskip("rich.console")
 
@@ -42,7 +42,7 @@ def test_a_bar_in_a_terminal(monkeypatch):
     with progress.show(total=100, done=40):
         with monkeypatch.context() as patch:
             # not faster than eyes are
-            patch.setattr("regard.tasks.progress.time.monotonic", lambda: next(clock))
+            patch.setattr("regard.tasks.training.progress.time.monotonic", lambda: next(clock))
             assert [progress.is_due() for _ in range(3)] == [True, False, True]
         progress.report(ROW, is_best=False)
         progress.advance(41, 2.3456, 12345.6)

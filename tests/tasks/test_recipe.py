@@ -12,7 +12,8 @@ from torch.optim import lr_scheduler as torches
 
 from regard import RegardError
 from regard.extras import install
-from regard.tasks.recipe import LAUNCHED, Machine, Recipe, holds_parts
+from regard.tasks.training.machine import LAUNCHED, Machine, holds_parts
+from regard.tasks.training.recipe import Recipe
 
 WARMUP, TOTAL, LR = 7, 40, 0.3
 

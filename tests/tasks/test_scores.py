@@ -9,8 +9,9 @@ import torch
 from regard.core import RegardError
 from regard.extras import install
 from regard.models.encoder import Config, Encoder
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.scores import score_labels, score_words
+from regard.tasks.metrics.labels import score_labels
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.filler import score_words
 
 pytest.importorskip("torchmetrics")
 

@@ -7,14 +7,14 @@ import pytest
 
 from regard.data import train_tokenizer
 from regard.models import encoder, seq2seq, transformer
-from regard.tasks.classify import ClassifyJob
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.pretrain_job import PretrainJob
-from regard.tasks.settings import list_settings
-from regard.tasks.summarize_job import RewriteJob, SummarizeJob
-from regard.tasks.tag import TagJob
-from regard.tasks.translate import build_model
-from regard.tasks.translate_job import Job
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.classify import ClassifyJob
+from regard.tasks.text.pretrain_job import PretrainJob
+from regard.tasks.text.settings import list_settings
+from regard.tasks.text.summarize_job import RewriteJob, SummarizeJob
+from regard.tasks.text.tag import TagJob
+from regard.tasks.text.translate import build_model
+from regard.tasks.text.translate_job import Job
 
 # what the data decide, or another option
 DECIDED = {"vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "has_next"}

@@ -15,15 +15,23 @@ from regard.data.wordpiece import WordPiece
 from regard.models import seq2seq
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
-from regard.tasks.classify import ClassifyJob
-from regard.tasks.embedder import Embedder
-from regard.tasks.folder import RunFolder
-from regard.tasks.label import train_labels
-from regard.tasks.recipe import Machine, Recipe
-from regard.tasks.start import find_limit, load_labeller, load_lexicon, name_task, open_start, prepare_reading
-from regard.tasks.tag import TaggedCorpus, TagJob
-from regard.tasks.tagger import Tagger
-from regard.tasks.translator import Translator
+from regard.tasks.reading.labelling import train_labels
+from regard.tasks.reading.warm_start import (
+    find_limit,
+    load_labeller,
+    load_lexicon,
+    name_task,
+    open_start,
+    prepare_reading,
+)
+from regard.tasks.text.classify import ClassifyJob
+from regard.tasks.text.embedder import Embedder
+from regard.tasks.text.tag import TaggedCorpus, TagJob
+from regard.tasks.text.tagger import Tagger
+from regard.tasks.text.translator import Translator
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.recipe import Recipe
 from tests.tasks.reading import LABELLED, TAGGED, TAGS, TINY, make, read_pieces, save
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):

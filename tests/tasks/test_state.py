@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import RegardError
-from regard.tasks.state import load_state, save_state
+from regard.tasks.training.state import load_state, save_state
 
 safetensors = pytest.importorskip("safetensors.torch")
 

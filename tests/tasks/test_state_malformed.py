@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.tasks.state import load_state, save_state
+from regard.tasks.training.state import load_state, save_state
 from tests.models.malformed import MORE, MOST_SECONDS, SAFETENSORS, change, make_pickles, mutate, refusal
 
 pytest.importorskip("safetensors")
@@ -80,7 +80,7 @@ def test_pickles_stay_shut(file):
 
 
 def test_what_could_not_be_read_again_is_not_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.tasks.state.MOST_HEADER_BYTES", 1000)
+    monkeypatch.setattr("regard.tasks.training.state.MOST_HEADER_BYTES", 1000)
     with pytest.raises(RegardError) as error:
         save_state(tmp_path / "state", list(range(1000)))
     assert str(error.value) == "state is too long to be read again: keep long lists of numbers as tensors."

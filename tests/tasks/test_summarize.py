@@ -13,21 +13,13 @@ from regard.data.grammar import split_short
 from regard.data.words import cut_words, join_words
 from regard.extras import install
 from regard.models.encoder import Config, Encoder
-from regard.tasks.corpus import Corpus
-from regard.tasks.label import list_labels
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.recipe import Machine
-from regard.tasks.summarize import KeepTask, train_summarizer
-from regard.tasks.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
-from regard.tasks.summarizer import (
-    Summarizer,
-    Summary,
-    choose,
-    find_ratio,
-    keep_all,
-    lead,
-    score_summaries,
-)
+from regard.tasks.reading.labelling import list_labels
+from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.summarize import KeepTask, train_summarizer
+from regard.tasks.text.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
+from regard.tasks.text.summarizer import Summarizer, Summary, choose, find_ratio, keep_all, lead, score_summaries
+from regard.tasks.training.machine import Machine
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
     pytest.importorskip(package)

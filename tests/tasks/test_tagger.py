@@ -7,9 +7,9 @@ import torch
 
 from regard import RegardError
 from regard.models.encoder import Encoder
-from regard.tasks.lexicon import Lexicon
-from regard.tasks.tag import TagJob
-from regard.tasks.tagger import LONGEST, Tagged, Tagger
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.text.tag import TagJob
+from regard.tasks.text.tagger import LONGEST, Tagged, Tagger
 from tests.tasks.reading import TAGGED, TAGS, build, make, read_pieces, save
 
 pytest.importorskip("tokenizers")

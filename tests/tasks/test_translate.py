@@ -13,13 +13,14 @@ import torch
 from regard import RegardError
 from regard.data import Tokenizer
 from regard.data.phrasebook import draw_pairs
-from regard.tasks import translate, translate_job
-from regard.tasks.corpus import Corpus
-from regard.tasks.recipe import Machine, Recipe
-from regard.tasks.state import load_state
-from regard.tasks.translate import TranslateTask, build_model, train_tokenizers, train_translator
-from regard.tasks.translate_job import Job
-from regard.tasks.translator import Translator
+from regard.tasks.reading.pairs import Corpus
+from regard.tasks.text import translate, translate_job
+from regard.tasks.text.translate import TranslateTask, build_model, train_tokenizers, train_translator
+from regard.tasks.text.translate_job import Job
+from regard.tasks.text.translator import Translator
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.state import load_state
 
 for package in ("lightning", "tokenizers", "safetensors", "sacrebleu"):
     pytest.importorskip(package)

@@ -9,7 +9,8 @@ from regard.core import RegardError
 from regard.data import BOS, EOS, PAD, train_tokenizer
 from regard.models.decode import search_beam
 from regard.models.seq2seq import Seq2Seq
-from regard.tasks.translator import Translator, find_device
+from regard.tasks.text.translator import Translator
+from regard.tasks.training.device import find_device
 from tests.cli.small import SOURCES, TARGETS, build
 
 KINDS = ["seq2seq", "transformer"]

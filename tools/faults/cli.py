@@ -10,19 +10,19 @@ CLI = [
         "a complaint ends with status 1",
     ),
     Fault(
-        "cli/training.py",
+        "cli/options/training.py",
         "return 128 + signal.Signals[standing.ended]",
         "return 0",
         "a run that was stopped ends with status 0",
     ),
     Fault(
-        "cli/files.py",
+        "cli/options/files.py",
         "write_whole(path, ",
         "path.write_text(",
         "answers are written over the old file",
     ),
     Fault(
-        "cli/tag.py",
+        "cli/ask/tag.py",
         "enumerate(zip(one.words, one.tags, strict=True), 1)",
         "enumerate(zip(one.words, one.tags, strict=True))",
         "words of CoNLL-U are counted from 0",
@@ -34,13 +34,13 @@ CLI = [
         "a run is scored on what chose its weights",
     ),
     Fault(
-        "cli/asking.py",
+        "cli/ask/answers.py",
         'are unknown to this run.", file=sys.stderr)',
         'are unknown to this run.")',
         "a note stands among the answers",
     ),
     Fault(
-        "cli/embed.py",
+        "cli/ask/embed.py",
         "best = (table @ row).topk(min(count, len(others)))",
         "best = (table @ row).topk(min(count, len(others)), largest=False)",
         "the nearest texts are the farthest",
@@ -52,7 +52,7 @@ CLI = [
         "precision stands under recall",
     ),
     Fault(
-        "cli/translate.py",
+        "cli/ask/translate.py",
         'yield " ".join(said.text.splitlines())',
         "yield said.text",
         "a translation may take two lines",

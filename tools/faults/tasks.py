@@ -2,11 +2,11 @@
 
 from tools.faults.fault import Fault
 
-FIT, TRANSLATE, LABEL = "tasks/fit.py", "tasks/translate.py", "tasks/label.py"
+FIT, TRANSLATE, LABEL = "tasks/training/fit.py", "tasks/text/translate.py", "tasks/reading/labelling.py"
 
 TASKS = [
     Fault(
-        "tasks/recipe.py",
+        "tasks/training/recipe.py",
         "return self.lr * (step + 1) / self.warmup",
         "return self.lr * step / self.warmup",
         "the warm-up is a step behind, and the first step learns nothing",
@@ -54,13 +54,13 @@ TASKS = [
         "a run that goes on counts steps as batches",
     ),
     Fault(
-        "tasks/average.py",
+        "tasks/training/average.py",
         "decay = min(self.decay, (1 + self.steps) / (10 + self.steps))",
         "decay = self.decay",
         "the average clings to the first weights",
     ),
     Fault(
-        "tasks/state.py",
+        "tasks/training/state.py",
         "    write_whole(path, raw)\n",
         "    path.write_bytes(raw)\n",
         "a state is written over the old one",
@@ -78,7 +78,7 @@ TASKS = [
         "the validation's loss is smoothed",
     ),
     Fault(
-        "tasks/translator.py",
+        "tasks/text/translator.py",
         "inputs = pad([[BOS, *said[:-1]] for said in ids])[0]",
         "inputs = pad(ids)[0]",
         "a token's weights are those of the one behind it",
@@ -90,31 +90,31 @@ TASKS = [
         "words of the validation and the test are in the vocabulary",
     ),
     Fault(
-        "tasks/logits.py",
+        "tasks/reading/predict.py",
         "starts = [start - first + before for start, _ in group]",
         "starts = [start - first for start, _ in group]",
         "tags of a sentence in parts lie on the tokens before",
     ),
     Fault(
-        "tasks/evaluate.py",
+        "tasks/metrics/translation.py",
         "metric.corpus_score(list(hypotheses), [list(references)])",
         "metric.corpus_score(list(references), [list(hypotheses)])",
         "BLEU takes the references for what was said",
     ),
     Fault(
-        "tasks/scores.py",
+        "tasks/metrics/labels.py",
         'f1 = classification.multiclass_f1_score(one, two, average="macro", **options)',
         'f1 = classification.multiclass_f1_score(one, two, average="micro", **options)',
         "the mean F1 over labels is one over all words",
     ),
     Fault(
-        "tasks/scores.py",
+        "tasks/text/filler.py",
         "WordScores(math.exp(min(loss / count, 700))",
         "WordScores(math.exp(min(loss / len(part.ids), 700))",
         "perplexity of texts, not of words",
     ),
     Fault(
-        "tasks/summarizer.py",
+        "tasks/text/summarizer.py",
         "f1 += 2 * shared / (len(said) + len(wanted))",
         "f1 += shared / max(len(said), len(wanted))",
         "F1 of a summary is divided by its longer side",

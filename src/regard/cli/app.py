@@ -11,23 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import (
-    classify,
-    compare,
-    demo,
-    embed,
-    evaluate,
-    fill,
-    look,
-    summarize,
-    tag,
-    train_classify,
-    train_pretrain,
-    train_summarize,
-    train_tag,
-    train_translate,
-    translate,
-)
+from regard.cli import compare, demo, evaluate, look
+from regard.cli.ask import classify, embed, fill, summarize, tag, translate
+from regard.cli.train import classify as train_classify
+from regard.cli.train import pretrain as train_pretrain
+from regard.cli.train import summarize as train_summarize
+from regard.cli.train import tag as train_tag
+from regard.cli.train import translate as train_translate
 
 # plain text, not panels: the same on a terminal, in a pipe and in a file
 app = typer.Typer(

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.files import Force, check_place
-from regard.cli.options import Some
+from regard.cli.options.files import Force, check_place
+from regard.cli.options.spread import Some
 
 EXAMPLES = """\
   regard compare --quick

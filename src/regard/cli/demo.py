@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.files import name_program
-from regard.cli.training import close, hush
+from regard.cli.options.files import name_program
+from regard.cli.options.training import close, hush
 
 EXAMPLES = """\
   regard demo
@@ -31,13 +31,13 @@ def demo(
     A GRU with Bahdanau's attention learns Chinese to English in about two minutes on two cores. If it is stopped, the
     same command resumes it.
     """
-    from regard.tasks.corpus import open_pairs
-    from regard.tasks.evaluate import evaluate
-    from regard.tasks.look import look_at_run
-    from regard.tasks.recipe import Machine
-    from regard.tasks.translate import train_translator
-    from regard.tasks.translate_job import Job
-    from regard.tasks.translator import Translator
+    from regard.tasks.looks.of_translator import look_at_run
+    from regard.tasks.metrics.translation import evaluate
+    from regard.tasks.reading.pairs import open_pairs
+    from regard.tasks.text.translate import train_translator
+    from regard.tasks.text.translate_job import Job
+    from regard.tasks.text.translator import Translator
+    from regard.tasks.training.machine import Machine
     from regard.views import draw_alignment
 
     recipe = {"lr": 4e-3, "schedule": "cosine", "warmup": 50, "max_steps": max_steps, "epochs": 10, "seed": seed,
@@ -75,7 +75,7 @@ def demo(
 
 def _is_done(out: Path, max_steps: int) -> bool:
     """Whether a run is there that has nothing more to learn."""
-    from regard.tasks.folder import RunFolder
+    from regard.tasks.training.folder import RunFolder
 
     folder = RunFolder(out)
     folder.check()

@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import asking, scoring
-from regard.cli.corpus import Member, Swap, read_column, read_columns, read_label_columns, read_two
-from regard.cli.files import Force, check_place, write_lines
-from regard.cli.options import Some, drop_none
-from regard.cli.train_classify import Header
+from regard.cli import scoring
+from regard.cli.ask import answers as asking
+from regard.cli.options.examples import Member, Swap, read_column, read_columns, read_label_columns, read_two
+from regard.cli.options.files import Force, check_place, write_lines
+from regard.cli.options.spread import Some, drop_none
+from regard.cli.train.classify import Header
 
 EXAMPLES = """\
   regard evaluate runs/demo
@@ -107,7 +108,7 @@ def evaluate(
     ask: Any = {"tag": scoring.score_tagger, "classify": scoring.score_classifier,
                 "summarize": scoring.score_summarizer, "pretrain": scoring.score_encoder}.get(task)  # fmt: skip
     if ask is None:
-        from regard.tasks.evaluate import check_cut
+        from regard.tasks.metrics.translation import check_cut
 
         if tokenize not in (None, "auto"):
             check_cut(str(tokenize))
@@ -162,11 +163,13 @@ def find_examples(run: Path, task: str, data: Sequence[str], limit: int | None, 
     """What a run is to be asked: all of `data`, or else what it held out of its own."""
     from regard.core import RegardError
     from regard.models.layout import CONFIG, read_config
-    from regard.tasks.classify import LabelledCorpus
-    from regard.tasks.corpus import PHRASEBOOK, Corpus, Examples, digest_texts
-    from regard.tasks.pretrain_job import TextCorpus
-    from regard.tasks.summarize_job import ShortCorpus
-    from regard.tasks.tag import TaggedCorpus
+    from regard.tasks.reading.pairs import Corpus
+    from regard.tasks.text.classify import LabelledCorpus
+    from regard.tasks.text.pretrain_job import TextCorpus
+    from regard.tasks.text.summarize_job import ShortCorpus
+    from regard.tasks.text.tag import TaggedCorpus
+    from regard.tasks.training.digest import digest_texts
+    from regard.tasks.training.examples import PHRASEBOOK, Examples
 
     kinds: dict[str, type[Examples]] = {
         "tag": TaggedCorpus, "classify": LabelledCorpus, "summarize": ShortCorpus, "pretrain": TextCorpus,

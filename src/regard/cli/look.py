@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import asking
-from regard.cli.files import Force, check_place, name_program, read_lines, read_stream
-from regard.cli.options import Some
+from regard.cli.ask import answers as asking
+from regard.cli.options.files import Force, check_place, name_program, read_lines, read_stream
+from regard.cli.options.spread import Some
 
 if TYPE_CHECKING:
-    from regard.tasks.sight import Sight
+    from regard.tasks.looks.sight import Sight
 
 EXAMPLES = """\
   regard look runs/demo "介绍一下西安" --out attention.html
@@ -102,7 +102,7 @@ def look(
         if name is not None:
             asking.check_run(name, device)
 
-    from regard.tasks.look import look_at
+    from regard.tasks.looks.look import look_at
 
     if picture is not None:
         from regard.views.sheet import check_path
@@ -205,7 +205,7 @@ def _measure(path: Path) -> str:
 
 
 def _show(sight: Sight, query: int | None) -> None:
-    from regard.tasks.telling import find_telling, list_labels
+    from regard.tasks.looks.best_head import find_telling, list_labels
     from regard.views.labels import show_line
     from regard.views.reading import check_query
     from regard.views.terminal import show

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.files import show_progress
+from regard.cli.options.files import show_progress
 
 if TYPE_CHECKING:
-    from regard.tasks.scores import LabelScores
+    from regard.tasks.metrics.labels import LabelScores
 
 # labels that are named where some are mistaken, or not known
 FEW = 5
@@ -43,8 +43,8 @@ def score_translator(
     run: Path, asked: Sequence[Any], device: str, batch_size: int, *, beam: int = 5, alpha: float = 0.6,
     lowercase: bool = False, tokenize: str = "auto",
 ) -> Result:  # fmt: skip
-    from regard.tasks.evaluate import check_cut, choose_cut, evaluate
-    from regard.tasks.translator import Translator
+    from regard.tasks.metrics.translation import check_cut, choose_cut, evaluate
+    from regard.tasks.text.translator import Translator
 
     translator = Translator.load(run, device)
     if tokenize == "auto":
@@ -61,8 +61,8 @@ def score_translator(
 
 
 def score_tagger(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
-    from regard.tasks.scores import score_labels
-    from regard.tasks.tagger import Tagger
+    from regard.tasks.metrics.labels import score_labels
+    from regard.tasks.text.tagger import Tagger
     from regard.views.labels import show_line
 
     tagger = Tagger.load(run, device)
@@ -80,8 +80,8 @@ def score_tagger(run: Path, asked: Sequence[Any], device: str, batch_size: int) 
 
 
 def score_classifier(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
-    from regard.tasks.classifier import Classifier
-    from regard.tasks.scores import score_labels
+    from regard.tasks.metrics.labels import score_labels
+    from regard.tasks.text.classifier import Classifier
     from regard.views.labels import show_line
 
     classifier = Classifier.load(run, device)
@@ -97,7 +97,7 @@ def score_classifier(run: Path, asked: Sequence[Any], device: str, batch_size: i
 
 
 def score_summarizer(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
-    from regard.tasks.summarizer import Summarizer, find_ratio, keep_all, lead, score_summaries
+    from regard.tasks.text.summarizer import Summarizer, find_ratio, keep_all, lead, score_summaries
 
     summarizer = Summarizer.load(run, device)
     texts, references = ([pair[i] for pair in asked] for i in (0, 1))
@@ -117,8 +117,7 @@ def score_summarizer(run: Path, asked: Sequence[Any], device: str, batch_size: i
 
 def score_encoder(run: Path, asked: Sequence[Any], device: str, batch_size: int) -> Result:
     from regard.models.layout import read_config
-    from regard.tasks.filler import Filler
-    from regard.tasks.scores import score_words
+    from regard.tasks.text.filler import Filler, score_words
 
     filler = Filler.load(run, device)
     rate = read_config(run).get("training", {}).get("rate")

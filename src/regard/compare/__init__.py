@@ -3,12 +3,12 @@
 from regard.compare.comparison import Comparison
 from regard.compare.kinds import KINDS, Dimensions, Kind, count_parameters, match_width
 from regard.compare.layers import Convolution, LinearAttention, Recurrence, WindowedAttention
-from regard.compare.memory import find_peak
-from regard.compare.operations import count_operations
-from regard.compare.paths import find_dependence, find_path, find_reach
+from regard.compare.measure.memory import find_peak
+from regard.compare.measure.operations import count_operations
+from regard.compare.measure.paths import find_dependence, find_path, find_reach
+from regard.compare.measure.steps import find_chain
 from regard.compare.run import find_kept, measure
 from regard.compare.settings import PARTS, Settings
-from regard.compare.steps import find_chain
 
 __all__ = [
     "KINDS", "PARTS", "Comparison", "Convolution", "Dimensions", "Kind", "LinearAttention", "Recurrence", "Settings",

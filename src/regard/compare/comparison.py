@@ -92,7 +92,7 @@ class Comparison:
 
     def save(self, path: str | os.PathLike[str]) -> tuple[pathlib.Path, pathlib.Path]:
         """Writes the page, a name that ends in .html, and the JSON of the same name beside it; returns both names."""
-        from regard.compare.page import write_page
+        from regard.compare.report.page import write_page
 
         page = pathlib.Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
@@ -106,7 +106,7 @@ class Comparison:
 
     def print(self, console: Any = None) -> None:
         """Prints the tables, to a `Console` of rich or to the terminal."""
-        from regard.compare.table import print_tables
+        from regard.compare.report.table import print_tables
 
         print_tables(self, console)
 

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from regard.compare.comparison import Comparison, describe_machine
-from regard.compare.cost import measure_cost
-from regard.compare.digits import measure_digits
 from regard.compare.kinds import KINDS, Kind
-from regard.compare.operations import measure_operations
-from regard.compare.paths import measure_paths
+from regard.compare.measure.cost import measure_cost
+from regard.compare.measure.digits import measure_digits
+from regard.compare.measure.operations import measure_operations
+from regard.compare.measure.paths import measure_paths
+from regard.compare.measure.solve import measure_order, measure_recall
+from regard.compare.measure.steps import measure_steps
 from regard.compare.settings import Advance, Settings
-from regard.compare.solve import measure_order, measure_recall
-from regard.compare.steps import measure_steps
 from regard.core import RegardError
 from regard.views.sheet import write_file
 

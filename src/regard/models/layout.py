@@ -11,6 +11,8 @@ from regard.models.files import check_folder, name_fault, open_file, read_object
 # raise this when a config gains a field, and say here what files without it mean
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# before the name of a folder of Hugging Face's
+PREFIX = "hf:"
 MODELS = {
     "regard-encoder": ("encoder", "Encoder"),
     "regard-seq2seq": ("seq2seq", "Seq2Seq"),

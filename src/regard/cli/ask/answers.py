@@ -1,0 +1,175 @@
+"""What commands that ask a trained run share: where texts come from, where answers go, what is said of them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from regard.cli.options.files import check_place, name_program, read_lines, read_stream, show_progress, write_lines
+from regard.cli.options.spread import Some
+
+Answer = TypeVar("Answer")
+
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a trained run, the --out of regard train.", show_default=False)
+]
+Text = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences.  [default: stdin, one per line]")]
+Input = Annotated[
+    Path | None, Some("FILE", "Read sentences from a file, one per line, plain or .gz.  [default: stdin]")
+]
+Output = Annotated[
+    Path | None, Some("FILE", "Write the answers to a file; one that exists needs --force.  [default: stdout]")
+]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Sentences per batch; more take more memory.")]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Device: auto (a GPU where there is one), cpu, cuda or cuda:N.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+
+TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
+# how the folder of a checkpoint that is no run begins
+OTHER = "hf:"
+# what a run of each task does, and the command for it
+USES = {
+    "translate": ("translates", "translate"),
+    "tag": ("tags words", "tag"),
+    "classify": ("labels texts", "classify"),
+    "summarize": ("shortens sentences", "summarize"),
+    "pretrain": ("fills in words", "fill"),
+}
+
+
+def check_asked(text: list[str] | None, input: Path | None, output: Path | None, force: bool) -> None:
+    """Complain of what cannot be asked or written before there is work to lose."""
+    if text and input is not None:
+        raise typer.BadParameter("give sentences or --input, not both")
+    check_place("--output", output, force)
+
+
+def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
+    """The sentences that are given; None where someone sits there to type them, if `is_typed` may be."""
+    if not text and input is None and is_typed and sys.stdin.isatty():
+        return None
+    if input is not None and input.name.lower().removesuffix(".gz").endswith(TABLES):
+        print(f"{input} is read as plain text: each line is asked whole.", file=sys.stderr)
+    return list(text or (read_stream() if input is None else read_lines(input)))
+
+
+def find_task(run: str | Path) -> str | None:
+    """What the run in a folder was trained for; None where it does not say."""
+    from regard.core import RegardError
+    from regard.models.layout import CONFIG, WEIGHTS, read_config
+    from regard.tasks.training.folder import SETTINGS
+
+    place = Path(run)
+    if (place / SETTINGS).exists() and not any((place / name).exists() for name in (CONFIG, WEIGHTS)):
+        raise RegardError(
+            f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
+            " (--validate-every)."
+        )
+    task = read_config(place).get("training", {}).get("task")
+    return task if isinstance(task, str) else None
+
+
+def check_run(run: str | Path, device: str, task: str | None = None) -> None:
+    """Complain of a folder that holds no model, of a run that another command is for, and of no device.
+
+    All of it before torch is loaded, which takes longer than all else.
+    """
+    from regard.core import RegardError
+    from regard.models.files import check_folder, open_file
+    from regard.models.layout import RESTORE, WEIGHTS
+
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
+    if str(run).startswith(OTHER):
+        check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
+        return
+    found = find_task(run)
+    if task is not None and found != task and found in USES:
+        does, command = USES[found]
+        raise RegardError(f"{run} {does}: use {name_program()} {command}.")
+    open_file(Path(run) / WEIGHTS, RESTORE).close()
+
+
+def answer(
+    lines: list[str] | None,
+    ask: Callable[..., list[Answer]],
+    write: Callable[[Sequence[Answer]], Iterable[str]],
+    note: Callable[[Sequence[Answer]], None] = lambda found: None,
+    *,
+    title: str,
+    output: Path | None = None,
+) -> list[Answer]:
+    """Ask for all lines at once and write the answers, or for each one as it is typed; then say what is to be noted."""
+    if lines is None:
+        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+        for line in read_stream():
+            found = ask([line])
+            _print(write(found))
+            note(found)
+        return []
+    with show_progress(title, len(lines)) as on_progress:
+        found = ask(lines, on_progress=on_progress)
+    if output is None:
+        _print(write(found))
+    else:
+        written = list(write(found))
+        write_lines(output, written)
+        print(f"{len(written):,} {'line' if len(written) == 1 else 'lines'} in {output}", file=sys.stderr)
+    note(found)
+    return found
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
+
+
+def find_longest(run: str | Path) -> int | None:
+    """The most tokens of a text that a run was trained on; None where it does not say."""
+    from regard.models.layout import read_config
+
+    entries = {} if str(run).startswith(OTHER) else read_config(Path(run).expanduser())
+    longest = entries.get("training", {}).get("longest")
+    return longest if type(longest) is int and longest > 0 else None
+
+
+def name_beyond(run: str | Path) -> Callable[[Sequence[Any]], None]:
+    """What says which sentences go beyond what a run was trained on, by what is in them or by their length."""
+    longest = find_longest(run)
+
+    def note(found: Sequence[Any]) -> None:
+        name_unknown(found)
+        beyond = [number for number, one in enumerate(found, 1) if longest and one.num_tokens > longest]
+        if beyond:
+            which = name_some(beyond, len(found))
+            print(
+                f"Longer than any text in training ({longest} tokens): {which}. Expect worse answers.", file=sys.stderr
+            )
+
+    return note
+
+
+def name_unknown(found: Sequence[Any]) -> None:
+    """Say which sentences hold what the run never saw."""
+    unknown = [number for number, one in enumerate(found, 1) if one.unknown]
+    if unknown:
+        print(f"Parts of {name_some(unknown, len(found))} are unknown to this run.", file=sys.stderr)
+
+
+def name_some(numbers: Sequence[int], total: int) -> str:
+    """Sentences by their numbers, in words.
+
+    >>> name_some([2], 3), name_some([1], 1), name_some([2, 3], 3)
+    ('sentence 2', 'the sentence', '2 sentences (the first is sentence 2)')
+    """
+    if len(numbers) > 1:
+        return f"{len(numbers)} sentences (the first is sentence {numbers[0]})"
+    return "the sentence" if total == 1 else f"sentence {numbers[0]}"

@@ -1,0 +1,108 @@
+"""The options of tasks that train an encoder: its texts, what it is made of and how it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.options.spread import Some, drop_none, read_changes
+from regard.cli.options.training import Changes, HeldOut, Limit, Valid
+
+# what a model that learned before decides
+DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
+
+Model = Annotated[
+    str, typer.Option(metavar="NAME", help="Architecture: attention (a Transformer encoder), gru or cnn.")
+]
+Metric = Annotated[
+    str | None,
+    Some("NAME", "Validation metric that selects the best weights: loss, accuracy or f1 (macro).  [default: accuracy]"),
+]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What is learned from."""
+
+    data: Annotated[
+        list[str] | None,
+        Some("FILE", "Training data; repeat for more files.  [default: the built-in phrasebook]"),
+    ] = None
+    valid: Valid = None
+    held_out: HeldOut = None
+    limit: Limit = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was given of a corpus."""
+        found = {"held_out": self.held_out, "limit": self.limit, "valid": tuple(self.valid or ())}
+        return found | ({"data": tuple(self.data)} if self.data else {})
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How large a model is and how it reads; what is not given is left to the task."""
+
+    preset: Annotated[str | None, Some("NAME", "Size of the model: tiny, small or base.  [default: tiny]")] = None
+    set_: Changes = None
+    start: Annotated[
+        str | None,
+        Some(
+            "RUN",
+            "Start from a trained encoder, and read as it does: a run of train pretrain (or tag, classify, summarize),"
+            " or hf:FOLDER with a BERT.  [default: random weights]",
+            "--from",
+        ),
+    ] = None
+    tokens: Annotated[
+        str | None,
+        Some(
+            "KIND",
+            "Tokenizer: bpe, words, spaces (split at whitespace), characters, or auto ({tokens}).  [default: auto]",
+        ),
+    ] = None
+    vocab_size: Annotated[int | None, Some("N", "Maximum vocabulary size, in tokens.  [default: {vocab_size}]")] = None
+    min_count: Annotated[
+        int | None,
+        Some("N", "Minimum frequency of a token; rarer ones are not in the vocabulary.  [default: 1]", min=1),
+    ] = None
+    lowercase: Annotated[
+        bool | None,
+        Some(None, "Lower-case all text, or keep its case.  [default: {lowercase}]", "--lowercase/--keep-case"),
+    ] = None
+    form: Annotated[
+        str | None, Some("FORM", "Unicode normal form: NFC, or NFKC, which folds full-width forms.  [default: NFC]")
+    ] = None
+    letters: Annotated[
+        bool | None,
+        Some(None, "Read each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
+    ] = None
+    batch_size: Annotated[
+        int | None, Some("N", "Texts per batch.  [default: from the size of the data and the model]", min=1)
+    ] = None
+    max_tokens: Annotated[
+        int | None, Some("N", "Maximum tokens per batch, padding included.  [default: no limit]", min=1)
+    ] = None
+    max_length: Annotated[
+        int | None, Some("N", "Maximum tokens per text: {longer}.  [default: {max_length}]", min=1)
+    ] = None
+    label_smoothing: Annotated[
+        float | None, Some("X", "Label smoothing of the training loss, in [0, 1).  [default: {label_smoothing}]")
+    ] = None
+
+    def read(self, **changes: Any) -> dict[str, Any]:
+        """What was given of a job; `changes` are settings of the model that have an option of their own."""
+        if self.start is not None:
+            for name in DECIDED:
+                if getattr(self, name) is not None:
+                    option = name.replace("_", "-")
+                    raise typer.BadParameter(f"--{option} is decided by what --from names: leave it out")
+        found = {
+            "preset": self.preset, "start": self.start, "tokens": self.tokens, "vocab_size": self.vocab_size,
+            "min_count": self.min_count, "lowercase": self.lowercase, "form": self.form,
+            "has_letters": self.letters, "batch_size": self.batch_size, "max_tokens": self.max_tokens,
+            "max_length": self.max_length, "label_smoothing": self.label_smoothing,
+        }  # fmt: skip
+        return drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}

@@ -1,0 +1,62 @@
+"""The options that name sentence pairs and labelled texts, shared by commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from regard.cli.options.spread import Some
+
+Data = Annotated[
+    list[str] | None,
+    Some(
+        "FILE",
+        "Sentence pairs: .tsv, .txt or .jsonl, also as .gz or in a .zip; given twice, two files aligned line by line,"
+        " source and target.  [default: the built-in phrasebook]",
+    ),
+]
+Columns = Annotated[str, typer.Option(metavar="M,N", help="Columns of source and target in TSV, from 1.")]
+Keys = Annotated[str, typer.Option(metavar="A,B", help="Keys of source and target in JSONL.")]
+Swap = Annotated[bool, typer.Option("--swap", help="Swap source and target.")]
+Member = Annotated[str | None, Some("NAME", "File to read inside a .zip.  [default: the only one that fits]")]
+LabelColumns = Annotated[
+    str | None,
+    Some(
+        "M,N",
+        "Columns of text and label in TSV and CSV: numbers from 1, or names in the first row.  [default: as the first"
+        " row names them, else 1,2]",
+    ),
+]
+LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Keys of text and label in JSONL.")]
+
+
+def read_columns(given: str) -> tuple[int, int]:
+    """Two columns, counted from 0."""
+    first, second = read_two("--columns", given)
+    if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
+        raise typer.BadParameter(f"--columns must be two numbers counted from 1, as 1,2, got {given!r}")
+    return int(first) - 1, int(second) - 1
+
+
+def read_label_columns(given: str | None) -> tuple[int | str, int | str] | None:
+    """Two columns, by name or counted from 0."""
+    if given is None:
+        return None
+    first, second = read_two("--columns", given)
+    return read_column(first, "--columns"), read_column(second, "--columns")
+
+
+def read_column(given: str, name: str = "--column") -> int | str:
+    """A column, by name or counted from 0."""
+    if given.isdecimal() and not int(given):
+        raise typer.BadParameter(f"{name} must be named as in the first row, or counted from 1, got {given!r}")
+    return int(given) - 1 if given.isdecimal() else given
+
+
+def read_two(name: str, given: str) -> tuple[str, str]:
+    """Two words with a comma between."""
+    parts = [part.strip() for part in given.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise typer.BadParameter(f"{name} must be two with a comma between, got {given!r}")
+    return parts[0], parts[1]

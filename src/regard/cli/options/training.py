@@ -1,0 +1,231 @@
+"""What all that train share: the options of how and on what machine, and what is said at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.options.files import name_program
+from regard.cli.options.settings import show_settings
+from regard.cli.options.spread import Some, drop_none
+
+
+def require(context: typer.Context, out: Path | None) -> Path | None:
+    """Complain of a run without a folder; what is not given is looked at after all that is."""
+    if out is None and not context.params.get("settings"):
+        raise typer.BadParameter("name a folder for the run")
+    return out
+
+
+Out = Annotated[
+    Path | None,
+    Some(
+        "FOLDER", "Folder of the run: its settings, tokenizers, weights, curves. A run there is resumed.  [required]",
+        callback=require,
+    ),
+]  # fmt: skip
+Valid = Annotated[list[str] | None, Some("FILE", "Validation data, given as --data is.  [default: held out of --data]")]
+HeldOut = Annotated[
+    float | None,
+    Some(
+        "X",
+        "Without --valid: fraction of --data held out for validation, and as much again for the test.  [default: from"
+        " the size of the data]",
+    ),
+]
+Limit = Annotated[int | None, Some("N", "Train on the first N examples only.  [default: all]", min=1)]
+Preset = Annotated[str, typer.Option(metavar="NAME", help="Size of the model: tiny, small or base.")]
+Changes = Annotated[
+    list[str] | None,
+    Some(
+        "KEY=VALUE",
+        "Change a setting of the model, as num_hiddens=512; repeat for more.  [default: the preset's; see --settings]",
+        "--set",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How, how long and on what a model is trained."""
+
+    epochs: Annotated[
+        int | None,
+        Some(
+            "N",
+            "Passes over the training data. Ends at --epochs or --max-steps, whichever is reached first."
+            "  [default: {epochs}; more for small data]",
+            min=1,
+        ),
+    ] = None
+    max_steps: Annotated[
+        int | None,
+        Some(
+            "N",
+            "Optimizer steps. Ends at --epochs or --max-steps, whichever is reached first.  [default: no limit]",
+            min=1,
+        ),
+    ] = None
+    accumulate: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Gradient accumulation: batches per optimizer step.")
+    ] = 1
+    lr: Annotated[float | None, Some("X", "Peak learning rate of AdamW, above 0.  [default: {lr}]")] = None
+    warmup: Annotated[
+        int | None,
+        Some("N", "Steps of linear learning-rate warmup.  [default: from the size of the data and the model]", min=0),
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Some(
+            "NAME",
+            "Learning rate after the warmup: constant, linear or cosine (both fall to 0), or inverse-sqrt."
+            "  [default: {schedule}]",
+        ),
+    ] = None
+    weight_decay: Annotated[
+        float | None, Some("X", "Weight decay of AdamW, 0 for none.  [default: {weight_decay}]")
+    ] = None
+    clip: Annotated[
+        float, typer.Option(metavar="X", help="Maximum gradient norm, above 0; larger gradients are clipped to it.")
+    ] = 1.0
+    average: Annotated[
+        float | None,
+        Some(
+            "X",
+            "Decay of an exponential moving average of the weights, which is then validated and kept: in [0, 1),"
+            " 0 for none.  [default: {average}; 0 with fsdp]",
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Some("N", "Early stopping: validations in a row without improvement, 0 for never.  [default: never]", min=0),
+    ] = None
+    validate_every: Annotated[
+        int | None,
+        Some("N", "Steps from one validation to the next.  [default: from the size of the data and the model]", min=1),
+    ] = None
+    save_every: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Steps from one checkpoint to the next; a validation makes one, too."),
+    ] = 500
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Random seed of initial weights, data order and dropout.")
+    ] = 0
+    accelerator: Annotated[
+        str, typer.Option(metavar="NAME", help="Hardware: auto (a GPU where there is one), cpu or cuda.")
+    ] = "auto"
+    devices: Annotated[
+        str, typer.Option(metavar="N", help="Number of devices, as 2; their indices, as 0,3; or auto for all.")
+    ] = "1"
+    strategy: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Over several devices: auto, ddp (data parallel) or fsdp (sharded weights)."),
+    ] = "auto"
+    num_nodes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of machines; torchrun starts the command on each.")
+    ] = 1
+    precision: Annotated[
+        str, typer.Option(metavar="NAME", help="Numeric precision: 32-true, bf16-mixed, bf16-true or 64-true.")
+    ] = "32-true"
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run's folder, too.")
+    ] = False
+    settings: Annotated[
+        bool,
+        typer.Option("--settings", help="List what --set may change: name, values, default. Trains nothing."),
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on the screen.")] = False
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What was given of a `Recipe`."""
+        # an average would need all of the weights in one place
+        average = 0.0 if self.average is None and self.strategy == "fsdp" else self.average
+        return drop_none(
+            {
+                "epochs": self.epochs, "max_steps": self.max_steps, "lr": self.lr, "warmup": self.warmup,
+                "schedule": self.schedule, "clip": self.clip, "weight_decay": self.weight_decay,
+                "accumulate": self.accumulate, "average": average, "patience": self.patience,
+                "validate_every": self.validate_every, "save_every": self.save_every, "seed": self.seed,
+            }
+        )  # fmt: skip
+
+    def run(self, job: Any, out: Path | None, use: str) -> None:
+        """Train a job in a folder and end the program; `use` is the command for what was trained."""
+        if self.settings or out is None:
+            print("\n".join(show_settings(job)))
+            raise typer.Exit()
+        from regard.tasks.text.settings import check_settings
+        from regard.tasks.training.folder import RunFolder
+        from regard.tasks.training.machine import Machine
+        from regard.tasks.training.plan import open_job
+
+        machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
+        check_settings(job)
+        folder = RunFolder(out)
+        folder.check()
+        # read before torch and its like are loaded: what is wrong with a file shows at once
+        job, parts = open_job(job, folder)
+        options: dict[str, Any] = {"parts": parts, "is_shown": not self.quiet, "logs": self.tensorboard}
+        with hush():
+            standing = job.open_trainer()(job, str(out), machine, **options)
+        raise typer.Exit(close(standing, out, use, job.metric, has_test=bool(parts.test), is_shown=not self.quiet))
+
+
+@contextmanager
+def hush() -> Iterator[None]:
+    """Keep back what lightning and torch say of themselves: it is for whoever programs them. Errors are errors."""
+    import logging
+    import warnings
+
+    # the import sets the levels
+    import lightning.fabric  # noqa: F401
+
+    # its rooms write into one another's
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.fabric", "lightning.pytorch")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # python -W asks for them
+            if not sys.warnoptions:
+                warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def close(standing: Any, out: Path, use: str, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
+    """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
+    import signal
+
+    from torch import distributed
+
+    # of several processes one speaks
+    is_first = not (distributed.is_available() and distributed.is_initialized() and distributed.get_rank())
+    where = f"{out}: step {standing.step}, {standing.seconds:.0f} s of training"
+    if standing.ended.startswith("SIG"):
+        if is_first:
+            print(f"Stopped and saved. {where}. The same command goes on.", file=sys.stderr)
+        return 128 + signal.Signals[standing.ended]
+    if is_shown and is_first:
+        why = "no better for long enough" if standing.ended == "patience" else "all steps done"
+        best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
+        print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
+        for note in standing.notes:
+            print(note, file=sys.stderr)
+        use = use.format(run=out)
+        print(f"Curves: {out / 'curves.png'}. Use it: {name_program()} {use}", file=sys.stderr)
+        program = name_program()
+        look = f'{program} look {out} "a sentence" --out page.html'
+        data = "" if has_test else " --data FILE"
+        print(f"Score it: {program} evaluate {out}{data}. See it: {look}", file=sys.stderr)
+    return 0

@@ -1,0 +1,1 @@
+"""Folders of other people's models, opened with suspicion."""

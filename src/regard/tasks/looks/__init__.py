@@ -1,0 +1,1 @@
+"""What models attend to, with the labels of what they read."""

@@ -1,0 +1,236 @@
+"""What a run that reads attends to: a tagger, a classifier, one that shortens sentences, one that learned words."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from regard.core import RegardError
+from regard.data.compression import DROP, KEEP
+from regard.models.encoder import Encoder
+from regard.models.layout import read_config
+from regard.tasks.looks.sight import Sight
+from regard.tasks.looks.token_labels import UNKNOWN, check_text
+from regard.tasks.reading.predict import find_logits
+from regard.tasks.reading.vocabulary import Encoded, Lexicon
+from regard.tasks.reading.warm_start import find_limit, load_labeller, name_task
+from regard.tasks.text.classifier import Classifier
+from regard.tasks.text.filler import BLANK, STAND_IN, Filler
+from regard.tasks.text.summarize_job import TASK as SUMMARIZE
+from regard.tasks.text.summarizer import Summarizer
+from regard.tasks.text.tagger import Tagger
+from regard.views.page import Labels, label_tokens
+from regard.watching import watch
+
+# the name that the pooling of an encoder goes by
+POOLING = "pooling"
+# between a word and what is said of it
+MARK = "/"
+
+
+def find_head(run: str | os.PathLike[str]) -> str | None:
+    """What the run in a folder says of a text: "tags", "classes", "words" or "none"; None where it is no encoder."""
+    config = read_config(pathlib.Path(run))
+    is_encoder = config.get("model_type") == Encoder.model_type
+    return str(config.get("head")) if is_encoder else None
+
+
+def look_at_labels(
+    run: str | os.PathLike[str], text: str, head: str, *, device: str | torch.device = "auto", layers: Any = None,
+    top: int = 16,
+) -> Sight:  # fmt: skip
+    """What the encoder of a run attends to while it says what its head is for."""
+    folder, options = pathlib.Path(run), {"layers": layers, "top": top}
+    if head == "classes":
+        return look_at_class(Classifier.load(folder, device), text, **options)
+    if head == "tags":
+        kind = Summarizer if name_task(folder) == SUMMARIZE else Tagger
+        return look_at_tags(kind.load(folder, device), text, **options)
+    model, lexicon = load_labeller(folder, head, device)
+    return look_at_words(Filler(model, lexicon, find_limit(folder, model)), text, **options)
+
+
+@torch.no_grad()
+def look_at_tags(tagger: Tagger | Summarizer, text: str, *, layers: Any = None, top: int = 16) -> Sight:
+    """What a tagger attends to while it tags the words of a text, or a summarizer while it keeps and drops them.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
+    >>> config = Config.preset("tiny", lexicon.vocab_size, head="tags", labels=("DET", "NOUN"))
+    >>> sight = look_at_tags(Tagger(Encoder(config).eval(), lexicon), "the cat")
+    >>> sight.tokens["text"].labels, sight.seen["layers.0.attention"].map.shape
+    (('the', ' cat'), torch.Size([1, 4, 2, 2]))
+    """
+    check_text(text, "text")
+    model, lexicon = tagger.model, tagger.lexicon
+    assert isinstance(model, Encoder)
+    assert lexicon is not None
+    _check(model)
+    with _watch(model, layers, top) as seen:
+        if isinstance(tagger, Tagger):
+            (found,) = tagger.tag([text])
+            words, tags = found.words, found.tags
+            said = " ".join(f"{word}{MARK}{tag}" for word, tag in zip(words, tags, strict=True))
+        else:
+            (short,) = tagger.summarize([text])
+            words, said = short.words, short.text
+            tags = tuple(KEEP if is_kept else DROP for is_kept in short.kept or ())
+    (one,) = lexicon.encode_words([words])
+    tokens, starts = label_words(lexicon, text, words, one), one.starts or []
+    marks = dict(zip(starts, tags, strict=True))
+    notes = (UNKNOWN,) if lexicon.unk_id in [one.ids[place] for place in starts] else ()
+    sides = {"text": tokens, "tags": _mark(tokens, marks)}
+    return Sight(seen, sides, dict.fromkeys(seen, ("tags", "text")), text, said, notes)
+
+
+@torch.no_grad()
+def look_at_class(classifier: Classifier, text: str, *, layers: Any = None, top: int = 16) -> Sight:
+    """What a classifier attends to while it finds the label of a text: the weights it pools by, and its layers.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train(["good film", "bad film"], "words")
+    >>> config = Config.preset("tiny", lexicon.vocab_size, head="classes", labels=("bad", "good"), kind="gru")
+    >>> sight = look_at_class(Classifier(Encoder(config).eval(), lexicon), "good film")
+    >>> sight.sides, sight.seen["pooling"].map.shape
+    ({'pooling': ('label', 'text')}, torch.Size([1, 1, 2]))
+    """
+    check_text(text, "text")
+    model, lexicon = classifier.model, classifier.lexicon
+    _check(model)
+    with _watch(model, layers, top) as seen:
+        (found,) = classifier.classify([text])
+    (one,) = lexicon.encode_texts([text], classifier.max_length)
+    sides = {name: ("label" if name == POOLING else "text", "text") for name in seen}
+    if POOLING in seen:
+        # its query is learned, and none of the text
+        seen.kinds[POOLING] = "cross"
+    label = Labels((found.label,), (False,), (False,), False)
+    tokens = {"text": label_text(lexicon, text, one), **({"label": label} if POOLING in seen else {})}
+    notes = _note(one, bool(found.unknown))
+    if model.pooling is None:
+        notes += (f"This run pools by {model.config.pooling}: what is shown are the weights of its layers.",)
+    return Sight(seen, tokens, sides, text, f"{found.label} {found.score:.2f}", notes)
+
+
+@torch.no_grad()
+def look_at_words(filler: Filler, text: str, *, layers: Any = None, top: int = 16) -> Sight:
+    """What an encoder that learned words attends to in a text, and what it would put where "___" stands.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train(["a good film", "a bad film"], "words")
+    >>> model = Encoder(Config.preset("tiny", lexicon.vocab_size, head="words")).eval()
+    >>> sight = look_at_words(Filler(model, lexicon), "a ___ film")
+    >>> sight.tokens["text"].labels, sight.rows
+    (('a', ' ___', ' film'), (1,))
+    """
+    check_text(text, "text")
+    model, lexicon = filler.model, filler.lexicon
+    _check(model)
+    if model.words is None or not BLANK.search(text):
+        (one,) = lexicon.encode_texts([text], filler.max_length)
+        with _watch(model, layers, top) as seen:
+            find_logits(model, [one])
+        tokens, notes = {"text": label_text(lexicon, text, one)}, _note(one, lexicon.unk_id in one.ids)
+        return Sight(seen, tokens, dict.fromkeys(seen, ("text", "text")), text, None, notes)
+    with _watch(model, layers, top) as seen:
+        found = filler.fill(text, top=1)
+    spans, blanks = _find_blanks(lexicon, text)
+    (one,) = lexicon.encode_texts([BLANK.sub(STAND_IN, text)])
+    shown = _frame(lexicon, text, spans, one)
+    marks = {place: guess.word for place, (guess, *_) in zip(blanks, found.guesses, strict=True)}
+    is_unknown = any(number == lexicon.unk_id for k, number in enumerate(one.ids) if k not in marks)
+    sides = {"text": shown, "words": _mark(shown, marks)}
+    pairs = dict.fromkeys(seen, ("words", "text"))
+    return Sight(seen, sides, pairs, text, found.text, _note(one, is_unknown), rows=tuple(marks))
+
+
+def _find_blanks(lexicon: Lexicon, text: str) -> tuple[list[tuple[int, int]], list[int]]:
+    """Where the tokens of a text with blanks stand in it, and the token of each blank."""
+    # by what the text is cut with, each blank is one letter long
+    wide = [found.end() - found.start() for found in BLANK.finditer(text)]
+    starts = [found.start() - sum(wide[:k]) + k for k, found in enumerate(BLANK.finditer(text))]
+    cuts = lexicon.tokenizer.list_spans(BLANK.sub(STAND_IN, text))
+    before, _ = _count_frame(lexicon)
+    owners = [next(k for k, (start, stop) in enumerate(cuts, before) if start <= x < stop) for x in starts]
+
+    def restore(place: int) -> int:
+        return place + sum(more - 1 for x, more in zip(starts, wide, strict=True) if x < place)
+
+    return [(restore(start), restore(stop)) for start, stop in cuts], owners
+
+
+def label_words(lexicon: Lexicon, text: str, words: Sequence[str], encoded: Encoded) -> Labels:
+    """Labels of the tokens of words that stand in a text one after the other."""
+    offsets: list[tuple[int, int]] = []
+    at, inner = 0, lexicon.tokenizer
+    for word in words:
+        at = text.index(word, at)
+        # a word is one token where the tokenizer knows only whole ones, or has none for it
+        spans = [] if inner.keeps_words else inner.list_spans(word)
+        offsets += [(at + start, at + stop) for start, stop in spans or [(0, len(word))]]
+        at += len(word)
+    return _frame(lexicon, text, offsets, encoded)
+
+
+def label_text(lexicon: Lexicon, text: str, encoded: Encoded) -> Labels:
+    """Labels of the tokens of a text, as far as it was read."""
+    spans = lexicon.tokenizer.list_spans(text)
+    if encoded.num_left_out:
+        spans = spans[: -encoded.num_left_out]
+        text = text[: max((stop for _, stop in spans), default=0)]
+    return _frame(lexicon, text, spans, encoded)
+
+
+def _frame(lexicon: Lexicon, text: str, spans: list[tuple[int, int]], encoded: Encoded) -> Labels:
+    """Labels of a text whose tokens stand between those of the frame."""
+    before, after = _count_frame(lexicon)
+    # where nothing of a text is read, what stands for it is
+    spans = spans or [(0, len(text))] * (len(encoded.ids) - before - after)
+    names = lexicon.tokenizer.list_tokens(lexicon.frame([lexicon.unk_id]))
+    special = [*names[:before], *[None] * len(spans), *names[before + 1 :]]
+    return label_tokens(text, [*[(0, 0)] * before, *spans, *[(0, 0)] * after], special)
+
+
+def _count_frame(lexicon: Lexicon) -> tuple[int, int]:
+    """How many tokens stand before and behind every text."""
+    framed = lexicon.frame([-1])
+    return framed.index(-1), len(framed) - framed.index(-1) - 1
+
+
+def _mark(labels: Labels, marks: Mapping[int, str]) -> Labels:
+    """Labels that say what was found for some of them."""
+    told = [f"{x.strip()}{MARK}{marks[k]}" if k in marks else x for k, x in enumerate(labels.labels)]
+    return Labels(tuple(told), labels.special, labels.marks, False)
+
+
+def _note(one: Encoded, is_unknown: bool) -> tuple[str, ...]:
+    notes: tuple[str, ...] = (UNKNOWN,) if is_unknown else ()
+    if one.num_left_out:
+        count, read = len(one.ids) + one.num_left_out, len(one.ids)
+        notes += (f"The text has {count:,} tokens and the run reads {read:,}: the rest is cut off.",)
+    return notes
+
+
+def _watch(model: Encoder, layers: Any, top: int) -> Any:
+    return watch(model, layers=layers, top=top, keep=True)
+
+
+def _check(model: Encoder) -> None:
+    """Complains of a model that attends to nothing."""
+    config = model.config
+    is_pooled = config.head == "classes"
+    if config.kind == "attention" or (is_pooled and model.pooling is not None):
+        return
+    if is_pooled:
+        raise RegardError(
+            f"look: this run is a {config.kind} that pools by {config.pooling}, there are no weights to look at: train"
+            " one with --pooling soft."
+        )
+    raise RegardError(
+        f"look: this run is a {config.kind} without attention, there are no weights to look at: train one with --model"
+        " attention."
+    )

@@ -1,0 +1,84 @@
+"""What was seen of one pass, with the labels of its tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.core import RegardError
+from regard.tasks.looks.best_head import draw
+from regard.views.page import Labels, page
+from regard.watching import Seen
+
+Pair = tuple[str, str]
+# a text that looks at itself: as it is, with tags, with guesses
+OWN = {("text", "text"), ("tags", "text"), ("words", "text")}
+# characters of a text in a title
+SHORT = 120
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """All attentions of one pass, and whose tokens they are of.
+
+    `tokens` are the labels of each side, `sides` the two sides of each attention by name: whose queries, whose keys.
+    Of a model that speaks, row i is of the step that produced token i: the queries of a decoder are "target", what was
+    produced, the keys of its own attention are "inputs", what it had before it. `notes` are for the reader.
+    """
+
+    seen: Seen
+    tokens: Mapping[str, Labels]
+    sides: Mapping[str, Pair]
+    text: str = ""
+    said: str | None = None
+    notes: tuple[str, ...] = ()
+    # the picture as the model saw it, its patches as (rows, columns), and the tokens before these
+    image: Any = field(default=None, repr=False)
+    grid: tuple[int, int] | None = None
+    skip: int = 0
+    # queries that are worth more than the others; none: all are worth the same
+    rows: tuple[int, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The text and what was said, each in one short line."""
+        parts = [" ".join(part.split()) for part in (self.text, self.said) if part is not None]
+        return " → ".join(part if len(part) <= SHORT else f"{part[: SHORT - 1]}…" for part in parts)
+
+    def page(
+        self, out: str | os.PathLike[str] | None, *, title: str | None = None, lang: str = "en", heads: int = 8,
+        other: Sight | None = None, names: tuple[str, str] | None = None,
+    ) -> Any:  # fmt: skip
+        """Write the page of `regard.views.page`; `other` is compared with this one, `names` are those of the two."""
+        theirs = other.sides if other else {}
+        sides = {**theirs, **self.sides}
+        for name in [name for name in theirs if {sides[name], theirs[name]} <= OWN and sides[name] != theirs[name]]:
+            # both are of a text that looks at itself, whatever was said of its words
+            sides[name], theirs = ("text", "text"), {**theirs, name: ("text", "text")}
+        # the page knows an attention by its name, in both
+        for name in [name for name, pair in theirs.items() if pair != sides[name]][:1]:
+            raise RegardError(f"look other has {name[:60]!r} between other texts than this one: write two pages.")
+        # a file's name, or a terminal's bytes, may be no text
+        shown = (self.title if title is None else title).encode(errors="replace").decode()
+        return page(
+            self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
+            other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
+            skip=self.skip, sides=sides, names=names, produced=self.said is not None and "inputs" in self.tokens,
+        )  # fmt: skip
+
+    def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+        """Draw the most telling head as a picture."""
+        draw(self, path, title)
+
+
+def place_sides(seen: Seen) -> dict[str, Pair]:
+    """Whose queries and keys the attentions of an encoder and a decoder are."""
+    sides = {}
+    for name in seen:
+        if "decoder" not in name.partition("#")[0].split("."):
+            sides[name] = ("source", "source")
+        else:
+            sides[name] = ("target", "source" if seen.kinds[name] == "cross" else "inputs")
+    return sides

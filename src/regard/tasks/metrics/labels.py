@@ -1,0 +1,87 @@
+"""How good labels are: accuracy, F1 and confusions, by torchmetrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from regard.core import RegardError
+from regard.extras import install
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """Of one label, from 0 to 100; `count` is how often it is right."""
+
+    precision: float
+    recall: float
+    f1: float
+    count: int
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Accuracy, and the mean over labels of F1, from 0 to 100, of `count` labels.
+
+    `baseline` is the accuracy of saying nothing but `usual`, the most frequent of the right labels.
+    `confusions` are (right, said, how often), the most frequent first. `unknown` counts the labels that the model does
+    not have, and which it therefore never says.
+    """
+
+    accuracy: float
+    f1: float
+    count: int
+    baseline: float
+    usual: str
+    labels: dict[str, LabelScore] = field(repr=False)
+    confusions: list[tuple[str, str, int]] = field(repr=False)
+    unknown: dict[str, int] = field(repr=False)
+
+
+def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]) -> LabelScores:
+    """The scores of labels against the right ones; `known` are all that the model can say.
+
+    >>> found = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "x"], ["a", "b"])
+    >>> found.accuracy, found.baseline, found.labels["a"].recall, found.confusions, found.unknown
+    (50.0, 50.0, 100.0, [('b', 'a', 1), ('x', 'a', 1)], {'x': 1})
+
+    A label that is not known is wrong whatever is said. One that is neither said nor right does not count in `f1`.
+    """
+    if len(said) != len(right):
+        raise RegardError(f"labels must be as many as the right ones, got {len(said)} and {len(right)}: one for each.")
+    if not said:
+        raise RegardError("labels must be one at least to be scored, got none.")
+    try:
+        from torchmetrics.functional import classification
+    except ImportError:
+        raise RegardError(f"scores of labels need the package torchmetrics: {install('train')}.") from None
+    has = set(known)
+    unknown = Counter(label for label in right if label not in has)
+    names = [*known, *sorted(unknown)]
+    numbers = {name: number for number, name in enumerate(names)}
+    one, two = (torch.tensor([numbers[label] for label in labels]) for labels in (said, right))
+    options: dict[str, Any] = {"num_classes": max(len(names), 2), "validate_args": False}
+    f1 = classification.multiclass_f1_score(one, two, average="macro", **options)
+    accuracy = classification.multiclass_accuracy(one, two, average="micro", **options)
+    parts = [
+        classification.multiclass_precision(one, two, average="none", **options),
+        classification.multiclass_recall(one, two, average="none", **options),
+        classification.multiclass_f1_score(one, two, average="none", **options),
+    ]
+    counts, met = Counter(right), {*said, *right}
+    rows = {}
+    for number, name in enumerate(names):
+        if name in met:
+            precision, recall, own = (100 * float(part[number]) for part in parts)
+            rows[name] = LabelScore(precision, recall, own, counts[name])
+    wrong = Counter((b, a) for a, b in zip(said, right, strict=True) if a != b)
+    confusions = [(*pair, times) for pair, times in sorted(wrong.items(), key=lambda item: (-item[1], item[0]))]
+    usual, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    shares = 100 * float(accuracy), 100 * float(f1), len(said), 100 * times / len(right)
+    return LabelScores(*shares, usual, rows, confusions, dict(sorted(unknown.items())))

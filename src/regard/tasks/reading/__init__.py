@@ -1,0 +1,1 @@
+"""How text is read, and what tasks of text share."""

@@ -1,0 +1,233 @@
+"""One label a word or one label a text: what tagging, classifying and dropping words have in common."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.core import RegardError
+from regard.data.rows import NO_LABEL, Labelled, Rows
+from regard.data.split import Split
+from regard.extras import install
+from regard.models.encoder import Encoder
+from regard.models.pretrained import load_pretrained
+from regard.tasks.metrics.verdict import JUDGED, judge_labels
+from regard.tasks.reading.encoder_job import METRICS, EncoderJob
+from regard.tasks.reading.predict import ask, find_logits, open_rows, part_sentence
+from regard.tasks.reading.vocabulary import Encoded, Lexicon
+from regard.tasks.reading.warm_start import limit_length, prepare_reading
+from regard.tasks.training.digest import digest_data, digest_texts
+from regard.tasks.training.fit import Standing
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.plan import open_job
+from regard.tasks.training.run import Learning, describe_parts, train_run
+from regard.views.labels import show_line
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+# more labels than this are none: another column was meant
+MOST_LABELS = 1000
+# and more than this are not named one by one
+MOST_NAMED = 8
+# a text, or the words of one, and its label, or one for each word
+Example = tuple[Any, Any]
+
+
+class LabelTask(Learning):
+    """Labelled texts and an encoder as `fit` wants them."""
+
+    def __init__(
+        self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example],
+        test: Sequence[Example] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        self.job = job = job.fit_batches(len(train))
+        self.lexicon = lexicon
+        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
+        self.unit = "words" if job.is_worded else "texts"
+        labels, positions = model.config.labels, limit_length(None, model)
+        self.limit = limit_length(job.max_length, model)
+        self.train = read_examples(job, lexicon, labels, train, self.limit)
+        # of what is validated nothing is left out
+        self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
+        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
+        # what chose no weights, where there is some
+        asked = (test or valid)[:JUDGED]
+        self._asked = read_examples(job, lexicon, labels, asked, self.limit, positions=positions)
+        self._usual = Counter(_list_numbers(self.train[1])).most_common(1)[0][0]
+        known = _list_numbers(self.valid[1])
+        self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
+        # built now, so that what does not fit is said before anything is written
+        batches, notes = self.batches(0, 1), [describe_examples(job, train, valid, test)]
+        dropped, self.longest = batches.dropped, batches.longest
+        if dropped:
+            notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
+        if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
+            names = ", ".join(label[:40] for label in strange[:5]) + (", …" if len(strange) > 5 else "")
+            notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
+        self.notes = notes
+        self._batch_valid(0, 1)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**self.job.settings, "data_digest": self._digest}
+
+    def write_files(self, folder: RunFolder) -> None:
+        self.lexicon.save(folder.path)
+
+    def _batch(self, part: Any, rank: int, world_size: int, **options: Any) -> Rows:
+        encoded, labels = part
+        return open_rows(encoded, labels, batch_size=self.job.batch_size, rank=rank, world_size=world_size, **options)
+
+    def _batch_valid(self, rank: int, world_size: int) -> Rows:
+        most = self.job.max_tokens
+        if most is not None:
+            # one that is longer is a batch of its own
+            most = max(most, *(len(one.ids) for one in self.valid[0]))
+        return self._batch(self.valid, rank, world_size, max_tokens=most, shuffle=False)
+
+    def batches(self, rank: int, world_size: int) -> Rows:
+        options: dict[str, Any] = {"max_tokens": self.job.max_tokens, "max_length": self.limit}
+        return self._batch(self.train, rank, world_size, seed=self.job.recipe.seed, **options)
+
+    def count(self, batch: Labelled) -> int:
+        assert batch.labels is not None
+        return int((batch.labels != NO_LABEL).sum())
+
+    def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
+        return _compare(ask(model, batch), batch.labels, self.job.label_smoothing)
+
+    def open_scores(self, device: torch.device) -> dict[str, Any]:
+        """What a validation measures besides the loss, each from 0 to 1."""
+        return open_scores(len(self.model.config.labels), device)
+
+    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
+        rows = self._batch_valid(fabric.global_rank, fabric.world_size)
+        scores = self.open_scores(fabric.device)
+        sums = torch.zeros(2, dtype=torch.float64)
+        for batch in rows.walk():
+            here = batch.to(fabric.device)
+            logits, labels = ask(model, here), here.labels
+            sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)], dtype=torch.float64)
+            for score in scores.values():
+                score.update(logits.argmax(-1), labels)
+        total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
+        return {"loss": total / count, **{name: 100 * float(score.compute()) for name, score in scores.items()}}
+
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        model: Encoder = load_pretrained(folder.path, device, kinds=(Encoder,))
+        found = [x.argmax(-1).flatten().tolist() for x in find_logits(model, self._asked[0])]
+        said, right = _list_numbers(found), _list_numbers(self._asked[1], known=False)
+        pairs = [(one, other) for one, other in zip(said, right, strict=True) if other != NO_LABEL]
+        if not pairs:
+            return []
+        hits, usual = (sum(a == b for a, b in x) for x in (pairs, [(self._usual, b) for _, b in pairs]))
+        names = model.config.labels
+        return judge_labels(hits, len(pairs), usual, show_line(names[self._usual]), self.unit, len(names))
+
+
+def train_labels(
+    job: EncoderJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False, kind: type[LabelTask] = LabelTask,
+) -> Standing:  # fmt: skip
+    """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
+    job, found = open_job(job, RunFolder(path), parts)
+
+    def prepare(folder: RunFolder) -> LabelTask:
+        labels = list_labels(job, [*found.train, *found.valid])
+        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in found.train])
+        torch.manual_seed(job.recipe.seed)
+        model = job.build(lexicon, labels, trunk)
+        return kind(job, model, lexicon, *found)
+
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
+
+
+def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
+    """All labels there are, in order."""
+    found = sorted(_gather_labels(job, examples))
+    if not 2 <= len(found) <= MOST_LABELS:
+        names = ", ".join(found[:3])[:40]
+        raise RegardError(
+            f"labels must be from 2 to {MOST_LABELS} different ones, {' and '.join(job.corpus.data)[:60]} has"
+            f" {len(found)} ({names}): name another column."
+        )
+    return found
+
+
+def describe_examples(
+    job: EncoderJob, train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example] = ()
+) -> str:
+    """What there is to learn from, in a line: a column that was taken for another shows at once.
+
+    >>> from regard.tasks.text.classify import ClassifyJob
+    >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")], [("f", "y")])
+    '3 texts to learn from, 1 to validate by, 1 for the test; labels: x (2), y (1).'
+    """
+    counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
+    names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))
+    more = f" and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
+    called = "sentences" if job.is_worded else "texts"
+    return f"{describe_parts((train, valid, test), called)}; labels: {names}{more}."
+
+
+def _list_numbers(labels: Sequence[Any], *, known: bool = True) -> list[int]:
+    """Labels in one list, whether each is of a text or of a word; those that are known alone."""
+    flat = itertools.chain.from_iterable([x] if isinstance(x, int) else x for x in labels)
+    return [x for x in flat if x != NO_LABEL or not known]
+
+
+def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:
+    return {label for _, labels in examples for label in (labels if job.is_worded else (labels,))}
+
+
+def read_examples(
+    job: EncoderJob, lexicon: Lexicon, labels: Sequence[str], examples: Sequence[Example], limit: int | None = None, *,
+    positions: int | None = None,
+) -> tuple[list[Encoded], list[Any]]:  # fmt: skip
+    """Texts as the model reads them, and their labels by number; a label that the model does not know is -100.
+
+    Of a text that has one label the first `limit` tokens are read. A sentence of words that has more than `positions`
+    becomes several.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    texts = [text for text, _ in examples]
+    if not job.is_worded:
+        encoded = lexicon.encode_texts(texts, limit)
+        return encoded, [numbers.get(label, NO_LABEL) for _, label in examples]
+    parts = [part_sentence(lexicon, one, positions) for one in lexicon.encode_words(texts)]
+    places = []
+    for windows, (_, tags) in zip(parts, examples, strict=True):
+        rows = [[NO_LABEL] * len(one.ids) for one in windows]
+        starts = [(row, place) for row, one in zip(rows, windows, strict=True) for place in one.starts or []]
+        for (row, place), tag in zip(starts, tags, strict=True):
+            row[place] = numbers.get(tag, NO_LABEL)
+        places += rows
+    return [*itertools.chain.from_iterable(parts)], places
+
+
+def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """The measures of labels, by torchmetrics: accuracy, and the mean over labels of F1."""
+    try:
+        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+    except ImportError:
+        raise RegardError(f"scores of labels need the package torchmetrics: {install('train')}.") from None
+    options: dict[str, Any] = {"num_classes": num_labels, "ignore_index": NO_LABEL}
+    accuracy = MulticlassAccuracy(average="micro", **options)
+    return {"accuracy": accuracy.to(device), "f1": MulticlassF1Score(average="macro", **options).to(device)}
+
+
+def _compare(logits: Tensor, labels: Tensor | None, label_smoothing: float = 0.0) -> Tensor:
+    assert labels is not None
+    return functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), ignore_index=NO_LABEL, reduction="sum",
+        label_smoothing=label_smoothing,
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+"""A trained classifier: texts in, a label for each out, and the weights it pooled them by."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from regard.models.encoder import Encoder
+from regard.tasks.reading.predict import find_logits
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.reading.warm_start import find_limit, limit_length, load_labeller
+
+
+@dataclass(frozen=True)
+class Classified:
+    """One text and its label, of probability `score`; `scores` has that of every label."""
+
+    text: str
+    label: str
+    score: float
+    scores: dict[str, float] = field(repr=False)
+    unknown: int = 0
+    # tokens beyond max_length, which were not read
+    num_left_out: int = field(default=0, repr=False)
+    # tokens that were
+    num_tokens: int = field(default=0, repr=False, compare=False)
+
+
+class Classifier:
+    """A model with how it reads.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train(["good film", "bad film"], "words")
+    >>> config = Config.preset("tiny", lexicon.vocab_size, head="classes", labels=("bad", "good"))
+    >>> (found,) = Classifier(Encoder(config).eval(), lexicon).classify(["good"])
+    >>> found.label in ("bad", "good"), sorted(found.scores)
+    (True, ['bad', 'good'])
+
+    Of a text with more than `max_length` tokens the first are read.
+    """
+
+    def __init__(self, model: Encoder, lexicon: Lexicon, max_length: int | None = None) -> None:
+        self.model, self.lexicon, self.max_length = model, lexicon, limit_length(max_length, model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Classifier:
+        """The classifier of a run; "auto" is a GPU where there is one."""
+        root = pathlib.Path(folder)
+        model, lexicon = load_labeller(root, "classes", device)
+        return cls(model, lexicon, find_limit(root, model))
+
+    def classify(
+        self, texts: Sequence[str], *, batch_size: int = 64, on_progress: Callable[[int, int], None] | None = None
+    ) -> list[Classified]:
+        """A label for each text."""
+        encoded = self.lexicon.encode_texts(texts, self.max_length)
+        logits = find_logits(self.model, encoded, batch_size=batch_size, on_progress=on_progress)
+        labels, found = self.model.config.labels, []
+        for text, one, row in zip(texts, encoded, logits, strict=True):
+            scores = dict(zip(labels, row.softmax(-1).tolist(), strict=True))
+            best = labels[int(row.argmax())]
+            unknown = one.ids.count(self.lexicon.unk_id)
+            found.append(Classified(text, best, scores[best], scores, unknown, one.num_left_out, len(one.ids)))
+        return found

@@ -1,0 +1,190 @@
+"""A pre-trained encoder at its own game: words for the blanks of a text."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from regard.core import RegardError
+from regard.data.rows import NO_LABEL, Masked, Rows
+from regard.data.wordpiece import SPECIAL, WordPiece
+from regard.models.encoder import Encoder
+from regard.models.layout import PREFIX
+from regard.tasks.reading.documents import read_documents
+from regard.tasks.reading.predict import open_rows
+from regard.tasks.reading.vocabulary import Encoded, Lexicon
+from regard.tasks.reading.warm_start import find_limit, limit_length, load_labeller, open_start, pause_training
+from regard.tasks.training.device import find_device
+
+BLANK = re.compile(r"_{3,}|<mask>|\[MASK\]")
+# stands in a blank while the text is cut: a word for any tokenizer
+STAND_IN = "x"
+
+
+class Guess(NamedTuple):
+    """A word, or what the tokenizer has for one, and its probability."""
+
+    word: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with the best word in each blank; `guesses` has the best ones for each.
+
+    `unknown` counts the tokens that the model does not know, of `num_tokens` that were read.
+    """
+
+    source: str
+    text: str
+    guesses: tuple[tuple[Guess, ...], ...] = field(repr=False)
+    unknown: int = 0
+    num_tokens: int = field(default=0, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class WordScores:
+    """Of `count` words that were hidden, how well they are guessed; `next` is of second texts, where these are.
+
+    `baseline` is the accuracy of guessing nothing but the most frequent of them.
+    """
+
+    perplexity: float
+    accuracy: float
+    count: int
+    baseline: float
+    next: float | None = None
+
+
+class Filler:
+    """A model that guesses words, with how it reads.
+
+    >>> from regard.models.encoder import Config
+    >>> lexicon = Lexicon.train(["the cat sat on the mat"], "words")
+    >>> model = Encoder(Config.preset("tiny", lexicon.vocab_size, head="words")).eval()
+    >>> found = Filler(model, lexicon).fill("the ___ sat on the ___", top=2)
+    >>> len(found.guesses), [len(guesses) for guesses in found.guesses]
+    (2, [2, 2])
+    """
+
+    def __init__(self, model: Encoder, lexicon: Lexicon, max_length: int | None = None) -> None:
+        self.model, self.lexicon, self.max_length = model, lexicon, limit_length(max_length, model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Filler:
+        """That of a run of pretrain, or of hf:FOLDER with a BERT that guesses words."""
+        name, place = os.fspath(folder), pathlib.Path(folder)
+        if not name.startswith(PREFIX):
+            model, lexicon = load_labeller(place, "words", device)
+            return cls(model, lexicon, find_limit(place, model))
+        model, lexicon = open_start(name)
+        if model.config.head != "words":
+            raise RegardError(f"{name} has no head that guesses words: name a BERT for pre-training or masked words.")
+        return cls(model.to(find_device(device)).eval(), lexicon)
+
+    @torch.no_grad()
+    def fill(self, text: str, top: int = 5) -> Filled:
+        """The `top` best words for each blank, which is ___, <mask> or [MASK]: one token, the others unknown."""
+        if top < 1:
+            raise RegardError(f"top must be at least 1, got {top}.")
+        if not BLANK.search(text):
+            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be guessed.")
+        encoded, places = self._hide(text)
+        (batch,) = open_rows([encoded], batch_size=1).walk()
+        batch = batch.to(next(self.model.parameters()).device)
+        with pause_training(self.model):
+            hidden = self.model.encode(batch.ids, batch.lengths, spelling=batch.spelling)
+            logits = self.model.predict_words(hidden[0, places]).float()
+        logits[:, self._wordless] = -torch.inf
+        # a table may have rows to spare
+        logits[:, self.lexicon.tokenizer.vocab_size :] = -torch.inf
+        best = logits.softmax(-1).topk(min(top, int(logits[0].isfinite().sum())))
+        guesses = []
+        for scores, ids in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            words = self.lexicon.tokenizer.list_tokens(ids)
+            guesses.append(tuple(Guess(word.strip(), score) for word, score in zip(words, scores, strict=True)))
+        chosen = iter([found[0].word.removeprefix("##") for found in guesses])
+        said, unknown = BLANK.sub(lambda _: next(chosen), text), encoded.ids.count(self.lexicon.unk_id)
+        return Filled(text, said, tuple(guesses), unknown, len(encoded.ids))
+
+    @cached_property
+    def _wordless(self) -> list[int]:
+        """Ids that no word has."""
+        tokenizer, found = self.lexicon.tokenizer, self.lexicon.special
+        if isinstance(tokenizer, WordPiece):
+            # what is unknown, and holes in the vocabulary
+            names = enumerate(tokenizer.list_tokens(range(tokenizer.vocab_size)))
+            found = found | {number for number, token in names if token == SPECIAL[1]}
+        return sorted(found)
+
+    def _hide(self, text: str) -> tuple[Encoded, list[int]]:
+        """The text with <mask> for what stands in each blank, and where these are."""
+        pieces = BLANK.split(text)
+        blanks, full = [], pieces[0]
+        for piece in pieces[1:]:
+            blanks.append(len(full))
+            full += STAND_IN + piece
+        (one,) = self.lexicon.encode_texts([full])
+        if self.max_length is not None and len(one.ids) > self.max_length:
+            raise RegardError(f"the text has {len(one.ids)} tokens, the model reads {self.max_length}: shorten it.")
+        # the frame's tokens stand for nothing of the text
+        before = self.lexicon.frame([-1]).index(-1)
+        spans = enumerate(self.lexicon.tokenizer.list_spans(full), before)
+        inside = {n: [x for x in blanks if start <= x < stop] for n, (start, stop) in spans}
+        hidden = [number for number, found in inside.items() if found]
+        ids, letters = list(one.ids), None if one.letters is None else list(one.letters)
+        for number in hidden:
+            ids[number] = self.lexicon.mask_id
+            if letters is not None:
+                letters[number] = []
+        return Encoded(ids, letters), [number for number in hidden for _ in inside[number]]
+
+
+@torch.no_grad()
+def score_words(
+    model: Encoder, lexicon: Lexicon, documents: Sequence[Sequence[str]], *, limit: int | None = None,
+    rate: float = 0.15, batch_size: int = 64, on_progress: Callable[[int, int], None] | None = None,
+) -> WordScores:  # fmt: skip
+    """How well a pre-trained model guesses hidden words of documents; the same ones are hidden each time.
+
+    `limit` is the most tokens of a piece, `rate` the part that is hidden.
+    """
+    part = read_documents(lexicon, documents, limit, has_next=model.config.has_next)
+    if not part.ids:
+        raise RegardError("documents must hold a word that the model knows to be scored, got none.")
+    rows = Rows(part.ids, letters=part.letters, types=part.types, batch_size=batch_size, shuffle=False)
+    hidden = Masked(
+        rows, mask_id=lexicon.mask_id, vocab_size=lexicon.vocab_size, special=lexicon.special, rate=rate
+    )  # fmt: skip
+    place, done = next(model.parameters()).device, 0
+    loss = right = count = follows = 0.0
+    asked: Counter[int] = Counter()
+    with pause_training(model):
+        for batch in hidden.walk():
+            here = batch.to(place)
+            assert here.labels is not None
+            chosen = here.labels != NO_LABEL
+            states = model.encode(here.ids, here.lengths, spelling=here.spelling, types=here.types)
+            words, wanted = model.predict_words(states[chosen]).float(), here.labels[chosen]
+            loss += float(functional.cross_entropy(words, wanted, reduction="sum"))
+            right, count = right + float((words.argmax(-1) == wanted).sum()), count + len(wanted)
+            asked.update(wanted.tolist())
+            if part.others is not None:
+                others = torch.tensor([part.others[number] for number in batch.numbers.tolist()])
+                follows += float((model.predict_next(states, here.lengths).argmax(-1).cpu() == others).sum())
+            done += len(batch.numbers)
+            if on_progress is not None:
+                on_progress(done, len(part.ids))
+    usual = max(asked.values(), default=0)
+    score = None if part.others is None else 100 * follows / len(part.ids)
+    return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), 100 * usual / count, score)

@@ -1,0 +1,160 @@
+"""Pre-training: an encoder learns from plain text, by guessing hidden words and whether one text follows another."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.data.rows import NO_LABEL, Labelled, Masked, Rows
+from regard.data.split import Split
+from regard.models.encoder import Encoder
+from regard.tasks.metrics.verdict import judge
+from regard.tasks.reading.documents import Read, read_documents
+from regard.tasks.reading.encoder_job import METRICS
+from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.reading.warm_start import prepare_reading
+from regard.tasks.text.pretrain_job import PretrainJob
+from regard.tasks.training.digest import digest_data, digest_texts
+from regard.tasks.training.fit import Standing
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.plan import open_job
+from regard.tasks.training.run import Learning, describe_parts, train_run
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+class Guesser(Encoder):
+    """An `Encoder` that, when called, guesses words at chosen places alone, and whether the second text is the next."""
+
+    def forward(  # type: ignore[override]
+        self, ids: Tensor, valid_lens: Tensor, *, chosen: Tensor, spelling: Tensor | None, types: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """(places, vocab) and, with has_next, (batch, 2)."""
+        hidden = self.encode(ids, valid_lens, spelling=spelling, types=types)
+        follows = self.predict_next(hidden, valid_lens) if self.config.has_next else None
+        return self.predict_words(hidden[chosen]), follows
+
+
+class PretrainTask(Learning):
+    """Plain texts and an encoder as `fit` wants them."""
+
+    def __init__(
+        self, job: PretrainJob, model: Guesser, lexicon: Lexicon, train: Sequence[Sequence[str]],
+        valid: Sequence[Sequence[str]], test: Sequence[Sequence[str]] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        self.job, self.lexicon = job, lexicon
+        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
+        positions = model.config.max_len if model.config.position == "learned" else None
+        limit = min((x for x in (job.max_length, job.max_tokens, positions) if x is not None), default=None)
+        # what a validation asks is the same for all seeds: runs compare
+        self.train, self.valid = (
+            read_documents(lexicon, part, limit, job.recipe.seed if part is train else 0, has_next=job.has_next)
+            for part in (train, valid)
+        )
+        self.job = job.fit_batches(len(self.train.ids))
+        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
+        # built now, so that what does not fit is said before anything is written
+        self.longest = self.batches(0, 1).longest
+        asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
+        self._asked = len(known := [x for x in asked if x != NO_LABEL])
+        usual = Counter(x for ids in self.train.ids for x in ids if x not in lexicon.special).most_common(1)
+        self.baselines = {"accuracy": 100 * sum(x == usual[0][0] for x in known) / max(len(known), 1)}
+        size = f"{sum(map(len, self.train.ids)):,} tokens, of a vocabulary of {lexicon.vocab_size:,}"
+        self.notes = [f"{describe_parts((train, valid, test), 'texts')}; {size}."]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**self.job.settings, "data_digest": self._digest}
+
+    def write_files(self, folder: RunFolder) -> None:
+        self.lexicon.save(folder.path)
+
+    def _batch(self, part: Read, rank: int, world_size: int, **options: Any) -> Masked:
+        rows = Rows(
+            part.ids, letters=part.letters, types=part.types, batch_size=self.job.batch_size,
+            max_tokens=self.job.max_tokens, rank=rank, world_size=world_size, **options,
+        )  # fmt: skip
+        lexicon = self.lexicon
+        return Masked(
+            rows, mask_id=lexicon.mask_id, vocab_size=lexicon.vocab_size, special=lexicon.special, rate=self.job.rate
+        )
+
+    def _ask_batches(self, rank: int, world_size: int) -> Masked:
+        return self._batch(self.valid, rank, world_size, shuffle=False, what="validation text")
+
+    def batches(self, rank: int, world_size: int) -> Masked:
+        return self._batch(self.train, rank, world_size, seed=self.job.recipe.seed)
+
+    def count(self, batch: Labelled) -> int:
+        assert batch.labels is not None
+        # a step is a mean, and of a few short texts chance may hide nothing
+        return max(1, int((batch.labels != NO_LABEL).sum()))
+
+    def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
+        words, wanted, follows, others = self._ask(model, batch, self.train)
+        loss = functional.cross_entropy(words, wanted, reduction="sum", label_smoothing=self.job.label_smoothing)
+        if follows is not None:
+            # a step is the mean over all words that are hidden: both losses count as one each
+            loss = loss + functional.cross_entropy(follows, others) * len(wanted)
+        return loss
+
+    def _ask(self, model: nn.Module, batch: Labelled, part: Read) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        """Guesses at words and what these are, guesses at the second text and what it is."""
+        assert batch.labels is not None
+        chosen = batch.labels != NO_LABEL
+        words, follows = model(batch.ids, batch.lengths, chosen=chosen, spelling=batch.spelling, types=batch.types)
+        others = torch.tensor([] if part.others is None else [part.others[n] for n in batch.numbers.tolist()])
+        return words, batch.labels[chosen], follows, others.to(batch.ids.device)
+
+    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
+        sums = torch.zeros(6, dtype=torch.float64)
+        for batch in self._ask_batches(fabric.global_rank, fabric.world_size).walk():
+            words, wanted, follows, others = self._ask(model, batch.to(fabric.device), self.valid)
+            sums[:3] += _count_right(words, wanted)
+            if follows is not None:
+                sums[3:] += _count_right(follows, others)
+        loss, right, count, next_loss, next_right, pairs = fabric.all_reduce(
+            sums.to(fabric.device), reduce_op="sum"
+        ).tolist()
+        found = {"loss": loss / count, "perplexity": math.exp(min(loss / count, 700)), "accuracy": 100 * right / count}
+        if pairs:
+            found["loss"] += next_loss / pairs
+            found["next"] = 100 * next_right / pairs
+        return found
+
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
+        usual = f"always guessing the most frequent is right for {baseline:.1f} %"
+        line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
+        right, share = round(accuracy * self._asked / 100), max(baseline / 100, 1 / self.lexicon.vocab_size)
+        return [line, *judge(right, self._asked, share, "words")]
+
+
+def train_pretrained(
+    job: PretrainJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
+    logs: bool = False,
+) -> Standing:  # fmt: skip
+    """Pre-train an encoder in a folder, or go on with the one that is there; `tag` and `classify` can start from it."""
+    job, found = open_job(job, RunFolder(path), parts)
+
+    def prepare(folder: RunFolder) -> PretrainTask:
+        trunk, lexicon = prepare_reading(job, folder, [text for texts in found.train for text in texts])
+        torch.manual_seed(job.recipe.seed)
+        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, *found)
+
+    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
+
+
+def _count_right(logits: Tensor, wanted: Tensor) -> Tensor:
+    """The sum of the losses, how many guesses are right, and of how many."""
+    loss, right = functional.cross_entropy(logits, wanted, reduction="sum"), (logits.argmax(-1) == wanted).sum()
+    return torch.tensor([float(loss), int(right), len(wanted)], dtype=torch.float64)

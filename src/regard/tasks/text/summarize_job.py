@@ -1,0 +1,84 @@
+"""What a model that shortens sentences is to learn: all settings of a run but its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from regard.data.compression import Kept
+from regard.data.grammar import split_short
+from regard.data.pairs import Pairs
+from regard.data.split import Split
+from regard.tasks.reading.encoder_job import MODELS, EncoderJob
+from regard.tasks.reading.pairs import Corpus
+from regard.tasks.text.tag import TagJob
+from regard.tasks.text.translate_job import Job
+from regard.tasks.training.examples import PHRASEBOOK
+
+TASK = "summarize"
+
+
+@dataclass(frozen=True)
+class ShortCorpus(Corpus):
+    """Pairs of a sentence and a shorter one; files are read as `Corpus` reads them.
+
+    >>> ShortCorpus().part().train[1]
+    ('please introduce mount tai .', 'mount tai')
+    """
+
+    def open(self, paths: tuple[str, ...]) -> Pairs:
+        if paths != (PHRASEBOOK,):
+            return super().open(paths)
+        pairs = self.draw().test
+        return Pairs(lambda: iter(pairs), name=PHRASEBOOK)
+
+    def draw(self) -> Split:
+        return Split(*([self._turn(pair) for pair in part] for part in split_short()))
+
+
+@dataclass(frozen=True)
+class SummarizeJob(EncoderJob):
+    """All that decides what a model learns that keeps or drops each word: see `EncoderJob`.
+
+    Its "f1" is that of the kept words.
+    """
+
+    corpus: ShortCorpus = field(default_factory=ShortCorpus)
+    lowercase: bool = True
+    metric: str = "f1"
+
+    task: ClassVar[str] = TASK
+    trainer: ClassVar[tuple[str, str]] = ("text.summarize", "train_summarizer")
+    head: ClassVar[str] = "tags"
+    is_worded: ClassVar[bool] = True
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
+        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.99} for name in MODELS
+    } | {
+        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
+    }
+
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = TagJob.styles
+
+    def part(self) -> Split:
+        return Split(*(list(Kept(part)) for part in self.corpus.part()))
+
+    def choose_kind(self, texts: Sequence[Any]) -> str:
+        return "spaces"
+
+
+@dataclass(frozen=True)
+class RewriteJob(Job):
+    """All that decides what a model learns that writes the shorter sentence anew: see `translate.Job`.
+
+    >>> RewriteJob.default("transformer").task
+    'summarize'
+
+    Both sides have one tokenizer, since they are in one language.
+    """
+
+    corpus: Corpus = field(default_factory=ShortCorpus)
+    is_shared: bool | None = True
+
+    task: ClassVar[str] = TASK
+    trainer: ClassVar[tuple[str, str]] = ("text.summarize", "train_summarizer")

@@ -1,0 +1,114 @@
+"""Where the examples of a run come from, and which of them it learns from, is watched by and is asked at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from regard.core import RegardError
+from regard.data.split import Split, split, split_evenly
+
+# the name of the embedded sentences, where others name a file
+PHRASEBOOK = "phrasebook"
+# examples that should have more than a few different texts
+MANY = 20
+# how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
+PARTINGS = ("even", "hash")
+# files that one corpus may name
+MOST_FILES = 10_000
+
+
+def is_list(x: Any, kind: type, counts: Container[int]) -> bool:
+    return isinstance(x, list | tuple) and len(x) in counts and all(type(entry) is kind for entry in x)
+
+
+Fits = dict[str, Callable[[Any], bool]]
+# what the settings of a corpus may be that someone else wrote
+SHARED: Fits = {
+    "data": lambda x: is_list(x, str, range(1, MOST_FILES)),
+    "valid": lambda x: is_list(x, str, range(MOST_FILES)),
+    "held_out": lambda x: x is None or (type(x) in (int, float) and 0 <= x < 0.5),
+    "limit": lambda x: x is None or (type(x) is int and x >= 1),
+    "seed": lambda x: type(x) is int,
+    "parting": lambda x: x in PARTINGS,
+}
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples in files, and how they are parted; a subclass says how they are read.
+
+    Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
+    is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
+    from, and there is no test. `limit` is the most examples to learn from. The phrasebook is always parted alike.
+    """
+
+    data: tuple[str, ...] = (PHRASEBOOK,)
+    valid: tuple[str, ...] = ()
+    held_out: float | None = None
+    limit: int | None = None
+    seed: int = 0
+    parting: str = "even"
+
+    fits: ClassVar[Fits] = SHARED
+    # what an example is called
+    called: ClassVar[str] = "examples"
+
+    @classmethod
+    def from_dict(cls, entries: dict[str, Any]) -> Self:
+        """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
+        for name, value in entries.items():
+            if name not in cls.fits or not cls.fits[name](value):
+                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
+        fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
+        return cls(**{"parting": "hash", **fixed})
+
+    def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
+        """The examples of files."""
+        raise NotImplementedError
+
+    def draw(self) -> Split:
+        """Those of the phrasebook, parted."""
+        raise NotImplementedError
+
+    def read_text(self, example: Any) -> str:
+        """What decides where an example goes."""
+        return str(example[0])
+
+    def read_label(self, example: Any) -> str:
+        """What each part is to have in proportion."""
+        return ""
+
+    def part(self) -> Split:
+        """The examples to learn from, to validate by, and for the test."""
+        if self.held_out is not None and not 0 <= self.held_out < 0.5:
+            raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
+        if self.limit is not None and self.limit < 1:
+            raise RegardError(f"limit must be at least 1, got {self.limit}.")
+        if self.data == (PHRASEBOOK,):
+            parts = self.draw()
+            if self.valid:
+                parts = parts._replace(valid=list(self.open(self.valid)))
+        elif self.valid:
+            parts = Split(list(self.open(self.data)), list(self.open(self.valid)), [])
+        elif self.parting == "even":
+            options: dict[str, Any] = {"seed": self.seed, "key": self.read_text, "label": self.read_label}
+            parts = split_evenly(self.open(self.data), held_out=self.held_out, **options)
+        else:
+            fraction = 0.05 if self.held_out is None else self.held_out
+            parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
+        for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
+            if not part:
+                raise self.refuse(parts, name)
+        return parts._replace(train=parts.train[: self.limit])
+
+    def refuse(self, parts: Split, name: str) -> RegardError:
+        """The error of a part that has no examples."""
+        examples = [example for part in parts for example in part]
+        texts = len({self.read_text(example) for example in examples})
+        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different)"
+        # texts seldom repeat, labels do
+        if len(examples) >= MANY and texts * 10 < len(examples):
+            return RegardError(f"{what}: are the columns the wrong way round?")
+        return RegardError(f"{what}: give more, a larger held_out (--held-out 0.2), or valid (--valid FILE).")

@@ -1,0 +1,324 @@
+"""The one training loop, for every task: any devices, stopped and resumed anywhere, the end the same to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict as whole
+
+from regard.core import RegardError
+from regard.tasks.training.average import Average
+from regard.tasks.training.folder import STATE, RunFolder
+from regard.tasks.training.machine import holds_parts
+from regard.tasks.training.plan import describe_move
+from regard.tasks.training.progress import Progress
+from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.signals import SIGNALS, Ear, heed_signals
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+# all of a state in main memory, whether one device has it or each of many a part
+WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class Walk(Protocol):
+    """Batches, as many every epoch, from any of them on; `regard.data.Batches` is one."""
+
+    def __len__(self) -> int: ...
+
+    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Any]: ...
+
+
+class Task(Protocol):
+    """What is to be learned; `fit` knows no more of it than this."""
+
+    model: nn.Module
+    # the entry of `validate` that says which model is best
+    metric: str
+    more_is_better: bool
+
+    def batches(self, rank: int, world_size: int) -> Walk:
+        """What this process learns from."""
+
+    def count(self, batch: Any) -> int:
+        """How many losses a batch has: tokens, sentences or pixels."""
+
+    def measure(self, model: nn.Module, batch: Any) -> Tensor:
+        """The sum of the losses of a batch, which lies on the model's device."""
+
+    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
+        """How good the model is, the same in all processes; it is in evaluation mode, without gradients."""
+
+    def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
+        """Write all that is needed to use the model."""
+
+    def check(self, folder: RunFolder) -> None:
+        """Complain where what `save` wrote can no longer be read."""
+
+
+@dataclass
+class Standing:
+    """Where a run stands; with weights and optimiser, all that a resumed run must know."""
+
+    step: int = 0
+    # batches taken in all: the epoch and the place in it follow
+    taken: int = 0
+    # losses since the last validation, and how many
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    # the validation's loss there, which decides between equals
+    best_loss: float | None = None
+    # validations since the best one
+    worse: int = 0
+    # why it ended: "steps", "patience", "SIGINT" or "SIGTERM"; nothing while it goes on
+    ended: str = ""
+    # a row a validation
+    history: list[dict[str, Any]] = field(default_factory=list)
+    # what is to be said at the end
+    notes: list[str] = field(default_factory=list)
+
+
+def fit(
+    task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True,
+    moved: Mapping[str, tuple[Any, Any]] | None = None,
+) -> Standing:  # fmt: skip
+    """Train the task's model as the recipe says, in a folder that is held and begun; go on where it was left.
+
+    `moved` says what of the recipe's end is not as it was when the run was left: was and is, by name. A schedule that
+    falls towards the end falls to the new one from there on.
+
+    Random numbers follow from the recipe's seed, the step and the process alone, so there is nothing of them to keep.
+    SIGINT and SIGTERM end the run after the step under way, saved; the second ends it at once. Several processes need
+    a folder that all of them see.
+    """
+    facts: dict[str, Any] = {"unit": getattr(task, "unit", "tokens"), "baselines": getattr(task, "baselines", {})}
+    progress = Progress(is_shown=is_shown and fabric.is_global_zero, **facts)
+    trainer = _Trainer(task, folder, recipe, fabric, progress)
+    # the first process decides, before it changes what the others would find
+    if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
+        trainer.resume(folder.load())
+        now = trainer.standing
+        if moved:
+            # who asks for other steps asks for them whatever came before
+            now.worse = now.worse if moved.keys() == {"patience"} else 0
+            folder.move_end(now.step, moved)
+            progress.say(describe_move(now.step, moved))
+        elif not trainer.is_over():
+            progress.say(f"Going on from step {now.step:,} of {trainer.total:,}.")
+    else:
+        trainer.save()
+    with heed_signals() as trainer.ear:
+        return trainer.train()
+
+
+class _Trainer:
+    def __init__(self, task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, progress: Progress) -> None:
+        self.task, self.folder, self.recipe, self.fabric, self.progress = task, folder, recipe, fabric, progress
+        self.standing, self.ear = Standing(), Ear()
+        self.batches = task.batches(fabric.global_rank, fabric.world_size)
+        self.per_epoch = math.ceil(len(self.batches) / recipe.accumulate)
+        self.total = recipe.count_steps(self.per_epoch)
+        is_sharded = holds_parts(fabric)
+        if is_sharded and recipe.average:
+            raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
+        # parts are made before the optimiser sees them
+        self.model = fabric.setup_module(task.model)
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), recipe.lr, (recipe.beta1, recipe.beta2), weight_decay=recipe.weight_decay,
+            fused=fabric.device.type == "cuda" and not is_sharded,
+        )  # fmt: skip
+        self.optimizer = fabric.setup_optimizers(optimizer)
+        self.average = Average(task.model, recipe.average) if recipe.average else None
+        # kept where the losses are made: to read it makes a GPU wait
+        is_small = fabric.device.type == "mps"
+        self.losses = torch.zeros((), dtype=torch.float32 if is_small else torch.float64, device=fabric.device)
+        # how many of them are this process's
+        self.count = 0
+
+    def train(self) -> Standing:
+        """Steps until the end, with what is done between them."""
+        now = self.standing
+        now.ended = self.is_over()
+        if now.ended and now.loss_count:
+            # told to end sooner than it was
+            self._validate()
+            self.save()
+        before, began, counted, steps = now.seconds, time.monotonic(), 0, self._walk()
+        with self.progress.show(self.total, now.step):
+            while not now.ended:
+                counted += self._learn(next(steps))
+                now.seconds = before + time.monotonic() - began
+                is_stopped = self._hear()
+                if now.step % (self.recipe.validate_every or self.per_epoch) == 0 or self.is_over():
+                    self._validate()
+                    now.seconds = before + time.monotonic() - began
+                now.ended = self.is_over() or is_stopped
+                if not now.loss_count or now.ended or now.step % self.recipe.save_every == 0:
+                    self.save()
+                elif self.progress.is_due():
+                    rate = counted * self.fabric.world_size / (time.monotonic() - began)
+                    self.progress.advance(now.step, float(self.losses) / self.count, rate)
+        return now
+
+    def _walk(self) -> Iterator[list[Any]]:
+        """The batches of each step, epoch after epoch, from where the run stands."""
+        epoch, start = divmod(self.standing.taken, len(self.batches))
+        for number in itertools.count(epoch):
+            batches = self.batches.walk(number, start if number == epoch else 0)
+            while group := list(itertools.islice(batches, self.recipe.accumulate)):
+                yield group
+
+    def _learn(self, group: Sequence[Any]) -> int:
+        """One step; returns how many losses it learned from."""
+        now, fabric, rank = self.standing, self.fabric, self.fabric.global_rank
+        _seed(self.recipe.seed, now.step, rank)
+        for options in self.optimizer.param_groups:
+            options["lr"] = self.recipe.rate(now.step, self.total)
+        count = sum(self.task.count(batch) for batch in group)
+        everyone = self.sum_over_processes([count])[0]
+        self.model.train()
+        self.optimizer.zero_grad()
+        for number, batch in enumerate(group, 1):
+            is_split = fabric.world_size > 1 and number < len(group)
+            with fabric.no_backward_sync(self.model) if is_split else nullcontext():
+                loss = self.task.measure(self.model, batch.to(fabric.device))
+                # processes average their gradients, and a step is the mean over the losses of all of them
+                fabric.backward(loss * (fabric.world_size / everyone))
+            self.losses += loss.detach()
+        if self.recipe.clip is not None:
+            fabric.clip_gradients(self.model, self.optimizer, max_norm=self.recipe.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        if self.average:
+            self.average.follow(self.task.model)
+        self.count += count
+        now.step, now.taken, now.loss_count = now.step + 1, now.taken + len(group), now.loss_count + int(everyone)
+        return count
+
+    def _validate(self) -> None:
+        now, task = self.standing, self.task
+        self._collect_losses()
+        model = self.average.settle() if self.average else self.model
+        with torch.no_grad(), self.fabric.autocast():
+            found = task.validate(model.eval(), self.fabric)
+        # by the first process alone, so that all go on or end together
+        values = self.sum_over_processes([x if self.fabric.is_global_zero else 0.0 for x in found.values()])
+        found = dict(zip(found, values.tolist(), strict=True))
+        row = {
+            "step": now.step, "epoch": now.step / self.per_epoch, "lr": self.optimizer.param_groups[0]["lr"],
+            "loss": now.loss_sum / now.loss_count, **{f"valid_{name}": value for name, value in found.items()},
+            "seconds": round(now.seconds, 3),
+        }  # fmt: skip
+        self.fabric.log_dict({name: value for name, value in row.items() if name != "step"}, step=now.step)
+        self._check(value := found[task.metric], f"the validation's {task.metric}")
+        is_best = now.best is None or (value > now.best if task.more_is_better else value < now.best)
+        # of few examples many validations are equal: the surer one is kept
+        is_surer = value == now.best and now.best_loss is not None and found.get("loss", math.inf) < now.best_loss
+        now.worse += 1
+        if is_best or is_surer:
+            now.best, now.best_step, now.best_loss = value, now.step, found.get("loss")
+            now.worse = 0 if is_best else now.worse
+            weights = self._read_weights() if self.average is None else self.average.model.state_dict()
+            if self.fabric.is_global_zero:
+                task.save(self.folder, weights)
+        now.history.append(row)
+        now.loss_sum, now.loss_count = 0.0, 0
+        self.losses.zero_()
+        self.count = 0
+        self.progress.report(row, is_best or is_surer)
+
+    def is_over(self) -> str:
+        """Why there are no more steps, if so."""
+        if self.standing.step >= self.total:
+            return "steps"
+        return "patience" if self.standing.worse >= (self.recipe.patience or math.inf) else ""
+
+    def _hear(self) -> str:
+        """The signal that any of the processes was sent."""
+        heard = self.sum_over_processes([self.ear.number == number for number in SIGNALS]).tolist()
+        return max((number.name for number, count in zip(SIGNALS, heard, strict=True) if count), default="")
+
+    def sum_over_processes(self, numbers: Sequence[float]) -> Tensor:
+        """Each number, summed over all processes."""
+        counts = torch.tensor(numbers, dtype=torch.float64)
+        if self.fabric.world_size == 1:
+            return counts
+        summed: Tensor = self.fabric.all_reduce(counts.to(self.fabric.device), reduce_op="sum")
+        return summed.cpu()
+
+    def _collect_losses(self) -> None:
+        """Losses of all processes into what is kept."""
+        self.standing.loss_sum = float(self.sum_over_processes([float(self.losses)])[0])
+        self._check(self.standing.loss_sum, "the loss")
+
+    def _check(self, value: float, name: str) -> None:
+        """Nothing that is not finite is ever kept."""
+        if not math.isfinite(value):
+            raise RegardError(
+                f"{name} became {value} before step {self.standing.step}: lower lr, or raise warmup; begin in a new"
+                " folder."
+            )
+
+    def _read_weights(self) -> dict[str, Tensor]:
+        weights: Any = whole.get_model_state_dict(self.model._forward_module, options=WHOLE)
+        return dict(weights)
+
+    def save(self) -> None:
+        """All of it, by the first process; the others give their parts."""
+        self._collect_losses()
+        inner = self.model._forward_module, self.optimizer.optimizer
+        weights = self._read_weights()
+        for name, x in weights.items():
+            self._check(float(x.detach().abs().amax()) if x.numel() else 0.0, name)
+        state = {
+            "standing": asdict(self.standing),
+            "model": weights,
+            # to ask for it before the first step would make one, which the optimiser counts
+            "optimizer": whole.get_optimizer_state_dict(*inner, options=WHOLE) if inner[1].state else None,
+            "average": None if self.average is None else self.average.wide.state_dict(),
+        }
+        if self.fabric.is_global_zero:
+            self.folder.save(state, self.standing.history)
+        self.fabric.barrier()
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Back to where `save` was."""
+        inner = self.model._forward_module, self.optimizer.optimizer
+        try:
+            self.standing = Standing(**state["standing"])
+            whole.set_model_state_dict(inner[0], state["model"], options=WHOLE)
+            if state["optimizer"] is not None:
+                whole.set_optimizer_state_dict(*inner, state["optimizer"], options=WHOLE)
+            if self.average:
+                self.average.wide.load_state_dict(state["average"])
+                self.average.steps = self.standing.step
+        except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
+            raise RegardError(
+                f"{self.folder.path / STATE} is of another run ({type(error).__name__}): restore it, or name a new"
+                " folder."
+            ) from None
+        if self.standing.best_step:
+            self.task.check(self.folder)
+        if self.fabric.is_global_zero:
+            self.folder.restore_history(self.standing.history)
+            # the sum of all processes goes on in one of them
+            self.losses.fill_(self.standing.loss_sum)
+            self.count = self.standing.loss_count
+
+
+def _seed(*numbers: int) -> None:
+    """Random numbers of this step and process, on every device."""
+    digest = hashlib.sha256(" ".join(map(str, numbers)).encode()).digest()
+    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -1,0 +1,124 @@
+"""What every trained task does around `fit`: a folder begun or gone on with, the best model kept in it, its curves."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import RegardError
+from regard.models.files import name_fault
+from regard.models.layout import CONFIG, WEIGHTS
+from regard.models.pretrained import Pretrained, load_pretrained
+from regard.tasks.training.fit import Standing, fit
+from regard.tasks.training.folder import RunFolder, is_same_start, say_why
+from regard.tasks.training.machine import Machine
+from regard.tasks.training.plan import describe_plan
+from regard.tasks.training.progress import Progress
+
+
+class Learning:
+    """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
+
+    A subclass has `settings`, what decides the run as JSON can hold it, and writes what else its folder needs. `notes`
+    are for whoever begins it; `longest`, the most tokens of a text that is learned from, for whoever asks it;
+    `test_digest` names the examples of the test, for whoever reads them again. `job` is what `train_run` fits to the
+    number of steps an epoch has.
+    """
+
+    job: Any
+
+    notes: Sequence[str] = ()
+    longest: int | None = None
+    test_digest: str | None = None
+    # what would be reached without learning, by the name of what validation measures
+    baselines: Mapping[str, float] = {}
+
+    def __init__(self, model: Pretrained) -> None:
+        self.model: Any = model
+        # weights are saved from a copy of their own: those in training may lie on other devices, in parts
+        self._kept = copy.deepcopy(model)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def write_files(self, folder: RunFolder) -> None:
+        """Write what the model needs beside its weights, such as tokenizers, before the first step."""
+        raise NotImplementedError
+
+    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
+        """What the best model in the folder makes of examples held out, and whether it learned; `best` is its row."""
+        return []
+
+    def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
+        self._kept.load_state_dict(weights)
+        more = {"longest": self.longest, "test_digest": self.test_digest}
+        with say_why(folder.path):
+            self._kept.save_pretrained(folder.path, training={**self.settings, **more})
+
+    def check(self, folder: RunFolder) -> None:
+        try:
+            load_pretrained(folder.path, kinds=(type(self._kept),))
+        except RegardError as error:
+            file = folder.path / (WEIGHTS if f"{WEIGHTS} " in str(error) else CONFIG)
+            cause = "is damaged" if file.exists() else "is not there"
+            fix = "restore it, or begin in a new folder, for the best weights are nowhere else"
+            raise name_fault(file, cause, fix) from None
+
+
+def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
+    """How many there are to learn from, to validate by and for the test.
+
+    >>> describe_parts(([1, 2, 3], [4], []), "pairs")
+    '3 pairs to learn from, 1 to validate by, none for the test'
+    """
+    train, valid, test = (f"{len(part):,}" if len(part) else "none" for part in parts)
+    return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
+
+
+def train_run(
+    path: str, prepare: Callable[[RunFolder], Any], machine: Machine | None = None, *, is_shown: bool = True,
+    logs: bool = False,
+) -> Standing:  # fmt: skip
+    """Train what `prepare` makes ready in a folder, or go on with the run that is there.
+
+    `prepare` is given the folder, since what a stopped run has read stays as it was read: a task and `Learning` in one.
+    """
+    folder, machine = RunFolder(path), machine or Machine()
+    fabric = machine.launch(path if logs else None)
+    if fabric.is_global_zero:
+        folder.check()
+    task = prepare(folder)
+    # every epoch has as many
+    steps = math.ceil(len(task.batches(fabric.global_rank, fabric.world_size)) / task.job.recipe.accumulate)
+    task.job = task.job.fit_steps(steps)
+    moved: dict[str, Any] = {}
+    with folder.hold() if fabric.is_global_zero else nullcontext():
+        if fabric.is_global_zero:
+            settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
+            before = folder.read_settings() if folder.is_begun() else {}
+            if before.get("start") and is_same_start(before["start"], settings.get("start")):
+                # another name of the same folder is no other setting
+                settings["start"] = before["start"]
+            moved = folder.begin(settings)
+            if not folder.is_begun():
+                with say_why(folder.path):
+                    task.write_files(folder)
+                progress = Progress(is_shown=is_shown)
+                for note in (*task.notes, describe_plan(task.job, steps)):
+                    progress.say(note)
+        standing = fit(task, folder, task.job.recipe, fabric, moved=moved, is_shown=is_shown)
+        if fabric.is_global_zero and standing.history:
+            from regard.views import draw_curves
+
+            draw_curves(standing.history, folder.path / "curves.png")
+        if fabric.is_global_zero and standing.ended in ("steps", "patience") and standing.best_step and is_shown:
+            best = next(row for row in standing.history if row["step"] == standing.best_step)
+            standing.notes = task.judge(folder, fabric.device, best)
+    return standing
