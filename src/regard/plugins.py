@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -15,10 +15,10 @@ def load(reference: str) -> Any:
     'JSONDecoder'
     """
     module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-@cache
+@functools.cache
 def find_plugins(kind: str) -> dict[str, str]:
     """What installed packages declare in the group `regard.<kind>`: references by name; nothing is imported.
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard import RegardError
 from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.task import Task
 
 
 class Points(NamedTuple):
@@ -37,7 +38,7 @@ class Walk:
         return iter([self.batches[i] for i in order[start:]])
 
 
-class Line:
+class Line(Task):
     """A regression; `then` is called with the number of each batch that is measured."""
 
     metric, more_is_better, is_lost = "loss", False, False

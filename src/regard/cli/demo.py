@@ -32,12 +32,13 @@ def demo(
     same command resumes it.
     """
     from regard.tasks.looks.of_translator import look_at_run
-    from regard.tasks.metrics.translation import evaluate
     from regard.tasks.reading.pairs import open_pairs
-    from regard.tasks.text.translate import train_translator
+    from regard.tasks.registry import find_task
     from regard.tasks.text.translate_job import Job
     from regard.tasks.text.translator import Translator
+    from regard.tasks.text.translator_scores import evaluate
     from regard.tasks.training.machine import Machine
+    from regard.tasks.training.run import train
     from regard.views import draw_alignment
 
     recipe = {"lr": 4e-3, "schedule": "cosine", "warmup": 50, "max_steps": max_steps, "epochs": 10, "seed": seed,
@@ -47,11 +48,11 @@ def demo(
     if not was_there:
         print(f"Training a translator (GRU with Bahdanau's attention) on the phrasebook's travel sentences, in {out}.")
     with hush():
-        standing = train_translator(job, str(out), Machine(accelerator="cpu"))
+        standing = train(job, out, Machine(accelerator="cpu"))
     if was_there:
         print(f"A trained translator was in {out} already: nothing is trained again.")
     if standing.ended.startswith("SIG"):
-        raise typer.Exit(close(standing, out, "", is_shown=True))
+        raise typer.Exit(close(standing, out, find_task(job.task), is_shown=True))
     translator, start = Translator.load(out, "cpu"), time.monotonic()
     asked = list(open_pairs(["phrasebook"]))
     scores, found = evaluate(translator, asked, beam=1)

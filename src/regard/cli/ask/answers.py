@@ -34,14 +34,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
 # how the folder of a checkpoint that is no run begins
 OTHER = "hf:"
-# what a run of each task does, and the command for it
-USES = {
-    "translate": ("translates", "translate"),
-    "tag": ("tags words", "tag"),
-    "classify": ("labels texts", "classify"),
-    "summarize": ("shortens sentences", "summarize"),
-    "pretrain": ("fills in words", "fill"),
-}
 
 
 def check_asked(text: list[str] | None, input: Path | None, output: Path | None, force: bool) -> None:
@@ -60,10 +52,10 @@ def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = F
     return list(text or (read_stream() if input is None else read_lines(input)))
 
 
-def find_task(run: str | Path) -> str | None:
-    """What the run in a folder was trained for; None where it does not say."""
+def check_kept(run: str | Path) -> None:
+    """Complain of a run that has kept no model so far."""
     from regard.core import RegardError
-    from regard.models.layout import CONFIG, WEIGHTS, read_config
+    from regard.models.layout import CONFIG, WEIGHTS
     from regard.tasks.training.folder import SETTINGS
 
     place = Path(run)
@@ -72,8 +64,6 @@ def find_task(run: str | Path) -> str | None:
             f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
             " (--validate-every)."
         )
-    task = read_config(place).get("training", {}).get("task")
-    return task if isinstance(task, str) else None
 
 
 def check_run(run: str | Path, device: str, task: str | None = None) -> None:
@@ -84,16 +74,16 @@ def check_run(run: str | Path, device: str, task: str | None = None) -> None:
     from regard.core import RegardError
     from regard.models.files import check_folder, open_file
     from regard.models.layout import RESTORE, WEIGHTS
+    from regard.tasks.registry import find_entry
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
     if str(run).startswith(OTHER):
         check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
         return
-    found = find_task(run)
-    if task is not None and found != task and found in USES:
-        does, command = USES[found]
-        raise RegardError(f"{run} {does}: use {name_program()} {command}.")
+    check_kept(run)
+    if task is not None and (entry := find_entry(run)).name != task:
+        raise RegardError(f"{run} {entry.does}: use {name_program()} {entry.use}.")
     open_file(Path(run) / WEIGHTS, RESTORE).close()
 
 

@@ -28,6 +28,9 @@ LabelColumns = Annotated[
         " row names them, else 1,2]",
     ),
 ]
+Header = Annotated[
+    bool, typer.Option("--header", help="Skip the first row of TSV and CSV, where --columns are numbers.")
+]
 LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Keys of text and label in JSONL.")]
 
 

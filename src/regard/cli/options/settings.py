@@ -12,10 +12,8 @@ def show_settings(job: Any) -> Iterator[str]:
 
     No column but the last has a space in it, and what stands under default can be given to --set as it is.
     """
-    from regard.tasks.text.settings import list_settings
-
     rows = [("SETTING", "VALUES", "DEFAULT", "WHAT IT IS")]
-    for one in list_settings(job):
+    for one in job.list_settings():
         value = one.value if isinstance(one.value, str) else json.dumps(one.value)
         rows.append((one.name, one.values, value, one.help))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

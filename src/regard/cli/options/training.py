@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.options.files import name_program
 from regard.cli.options.settings import show_settings
 from regard.cli.options.spread import Some, drop_none
+
+if TYPE_CHECKING:
+    from regard.tasks.registry import Entry
 
 
 def require(context: typer.Context, out: Path | None) -> Path | None:
@@ -156,26 +159,30 @@ class Training:
             }
         )  # fmt: skip
 
-    def run(self, job: Any, out: Path | None, use: str) -> None:
-        """Train a job in a folder and end the program; `use` is the command for what was trained."""
+    def run(self, job: Any, out: Path | None) -> None:
+        """Train a job in a folder and end the program."""
         if self.settings or out is None:
             print("\n".join(show_settings(job)))
             raise typer.Exit()
-        from regard.tasks.text.settings import check_settings
+        from regard.tasks.registry import find_task
         from regard.tasks.training.folder import RunFolder
         from regard.tasks.training.machine import Machine
         from regard.tasks.training.plan import open_job
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
-        check_settings(job)
+        job.check_settings()
         folder = RunFolder(out)
         folder.check()
         # read before torch and its like are loaded: what is wrong with a file shows at once
         job, parts = open_job(job, folder)
         options: dict[str, Any] = {"parts": parts, "is_shown": not self.quiet, "logs": self.tensorboard}
         with hush():
-            standing = job.open_trainer()(job, str(out), machine, **options)
-        raise typer.Exit(close(standing, out, use, job.metric, has_test=bool(parts.test), is_shown=not self.quiet))
+            # brings torch
+            from regard.tasks.training.run import train
+
+            standing = train(job, out, machine, **options)
+        entry = find_task(job.task)
+        raise typer.Exit(close(standing, out, entry, job.metric, has_test=len(parts.test) > 0, is_shown=not self.quiet))
 
 
 @contextmanager
@@ -203,7 +210,9 @@ def hush() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def close(standing: Any, out: Path, use: str, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
+def close(
+    standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test: bool = True, is_shown: bool
+) -> int:
     """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
     import signal
 
@@ -222,10 +231,9 @@ def close(standing: Any, out: Path, use: str, metric: str = "", *, has_test: boo
         print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
         for note in standing.notes:
             print(note, file=sys.stderr)
-        use = use.format(run=out)
-        print(f"Curves: {out / 'curves.png'}. Use it: {name_program()} {use}", file=sys.stderr)
         program = name_program()
-        look = f'{program} look {out} "a sentence" --out page.html'
+        print(f"Curves: {out / 'curves.png'}. Use it: {program} {entry.use} {out} {entry.sample}", file=sys.stderr)
+        look = f"{program} look {out} {entry.sample} --out page.html"
         data = "" if has_test else " --data FILE"
         print(f"Score it: {program} evaluate {out}{data}. See it: {look}", file=sys.stderr)
     return 0

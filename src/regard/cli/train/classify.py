@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from regard.cli.options.encoder import Encoding, Metric, Model, Texts
-from regard.cli.options.examples import LabelColumns, LabelKeys, read_label_columns, read_two
+from regard.cli.options.examples import Header, LabelColumns, LabelKeys, read_label_columns, read_two
 from regard.cli.options.spread import Some, drop_none, spread
 from regard.cli.options.training import Out, Training
 
@@ -27,9 +25,6 @@ SAID = {
     "lowercase": "keep case", "letters": "where tokens are words", "max_length": "512",
     "longer": "the rest of a longer one is not read", "label_smoothing": "0",
 }  # fmt: skip
-Header = Annotated[
-    bool, typer.Option("--header", help="Skip the first row of TSV and CSV, where --columns are numbers.")
-]
 
 
 @partial(spread, said=SAID)
@@ -66,4 +61,4 @@ def classify(
 
     corpus = LabelledCorpus(columns=chosen, keys=named, header=header, **texts.settings)
     job = ClassifyJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
-    training.run(job, out, 'classify {run} "a sentence"')
+    training.run(job, out)

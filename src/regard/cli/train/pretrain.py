@@ -66,4 +66,4 @@ def pretrain(
     corpus = TextCorpus(column=None if column is None else read_column(column), key=key, **texts.settings)
     given |= drop_none({"metric": metric, "rate": rate, "has_next": next_sentence or None})
     job = PretrainJob.default(model, recipe=training.recipe, corpus=corpus, **given)
-    training.run(job, out, 'fill {run} "a ___ with a blank"')
+    training.run(job, out)

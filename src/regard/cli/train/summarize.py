@@ -94,4 +94,4 @@ def summarize(
         if "tokens" in given:
             given["source_tokens"] = given["target_tokens"] = given.pop("tokens")
         job = RewriteJob.default(model or "bahdanau", recipe=training.recipe, corpus=corpus, **given)
-    training.run(job, out, 'summarize {run} "a sentence that could be shorter"')
+    training.run(job, out)

@@ -50,4 +50,4 @@ def tag(
 
     corpus = TaggedCorpus(column=column, **texts.settings)
     job = TagJob.default(model, recipe=training.recipe, corpus=corpus, **given, **drop_none({"metric": metric}))
-    training.run(job, out, 'tag {run} "a sentence"')
+    training.run(job, out)

@@ -117,4 +117,4 @@ def translate(
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
         metric=metric, label_smoothing=label_smoothing, **drop_none({"batch_size": batch_size}),
     )  # fmt: skip
-    training.run(job, out, 'translate {run} "a sentence"')
+    training.run(job, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,10 @@ import torch
 
 from regard.core import RegardError
 from regard.extras import install
+from regard.views.labels import show_line
 
-Report = Callable[[int, int], None]
+# labels that are named where some are mistaken, or not known
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,30 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
     usual, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
     shares = 100 * float(accuracy), 100 * float(f1), len(said), 100 * times / len(right)
     return LabelScores(*shares, usual, rows, confusions, dict(sorted(unknown.items())))
+
+
+def list_scores(scores: LabelScores) -> tuple[list[str], list[str]]:
+    """The scores of labels as lines to read, and notes on them."""
+    right = round(scores.accuracy * scores.count / 100)
+    rows = [
+        f"accuracy  {scores.accuracy:6.2f}   {right} of {scores.count};"
+        f" always saying {show_line(scores.usual)}: {scores.baseline:.2f}",
+        f"mean F1   {scores.f1:6.2f}   of {len(scores.labels)} labels",
+    ]
+    width = max(5, *(len(show_line(name)) for name in scores.labels))
+    rows += ["", f"{'label':{width}}  precision  recall      F1   count"]
+    for name, x in sorted(scores.labels.items(), key=lambda item: -item[1].count):
+        rows.append(f"{show_line(name):{width}}  {x.precision:9.2f}  {x.recall:6.2f}  {x.f1:6.2f}  {x.count:6}")
+    worst = ", ".join(
+        f"{show_line(said)} for {show_line(name)} ({times})" for name, said, times in scores.confusions[:FEW]
+    )
+    if worst:
+        rows += ["", f"Most often wrong: {worst}."]
+    notes = []
+    if sum(scores.unknown.values()) == scores.count:
+        notes.append("None of these labels is one of this run's: do --columns name the right one?")
+    if scores.unknown:
+        names = [f"{show_line(name)} ({times})" for name, times in scores.unknown.items()]
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        notes.append(f"Labels that this run does not know count as wrong: {', '.join(names[:FEW])}{more}.")
+    return rows, notes

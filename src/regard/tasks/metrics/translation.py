@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from regard.core import RegardError
 from regard.data.scripts import HAN, OTHERS, is_unspaced
 from regard.extras import install
-
-if TYPE_CHECKING:
-    from regard.tasks.text.translator import Translation, Translator
 
 # those of sacreBLEU's that need nothing to be fetched or installed
 Cut = Literal["13a", "intl", "zh", "char", "none"]
@@ -83,32 +80,3 @@ def choose_cut(references: Sequence[str], joiner: str | None) -> Cut:
         return "13a"
     sample = "".join(references[:1000])
     return "zh" if len(HAN.findall(sample)) > 4 * len(OTHERS.findall(sample)) else "char"
-
-
-def evaluate(
-    translator: Translator,
-    pairs: Iterable[tuple[str, str]],
-    *,
-    beam: int = 5,
-    alpha: float = 0.6,
-    max_len: int | None = None,
-    batch_size: int = 64,
-    lowercase: bool = False,
-    tokenize: Cut = "13a",
-    on_progress: Callable[[int, int], None] | None = None,
-) -> tuple[Scores, list[Translation]]:
-    """The scores of a translator on sentence pairs, and what it said, in their order.
-
-    Where it has a joiner, references are joined as its answers are.
-    """
-    asked = list(pairs)
-    found = translator.translate(
-        [source for source, _ in asked],
-        beam=beam,
-        alpha=alpha,
-        max_len=max_len,
-        batch_size=batch_size,
-        on_progress=on_progress,
-    )
-    references = [translator.join(target) for _, target in asked]
-    return score([said.text for said in found], references, lowercase=lowercase, tokenize=tokenize), found

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regard.core import RegardError
-from regard.data.split import Split
 from regard.data.wordpiece import WordPiece, open_tokenizer
+from regard.models.encoder_config import TRUNK, UNK, Config
 from regard.models.layout import PREFIX
+from regard.tasks.reading.corpus import TextExamples
+from regard.tasks.reading.text_job import TextJob
 from regard.tasks.reading.vocabulary import TOKENS_FILE, Lexicon
 from regard.tasks.training.examples import Examples
-from regard.tasks.training.plan import Planned, leave_open
-from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.job import check_changes
+from regard.tasks.training.plan import leave_open
 
 if TYPE_CHECKING:
     from regard.models.encoder import Encoder
 
 MODELS = ("attention", "gru", "cnn")
-# whether more is better, by what validation may decide by
-METRICS = {"loss": False, "accuracy": True, "f1": True}
 # small embeddings that are not scaled, letters and positions by turning: what suits few examples, by trial
 SMALL: dict[str, Any] = {"scales_embedding": False, "start_std": 0.1}
 TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.1}
@@ -32,83 +31,53 @@ FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
 
 
 @dataclass(frozen=True)
-class EncoderJob(Planned):
+class EncoderJob(TextJob):
     """All that decides what an encoder learns; `dataclasses.asdict` of it is JSON.
 
     `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
     to begin from: a run of `pretrain`, or hf:FOLDER of a BERT, whose tokenizer and sizes are then taken over. Tokens
     are kinds of `train_tokenizer`, or "auto". With `has_letters` words are also read by how they are written; None does
     so where tokens are words. `metric` decides which weights are kept: the validation's "loss", "accuracy" or "f1".
-    `adapts` names the settings that are made to fit the size of the data when the run begins: see `Planned`.
     """
 
     model: str = "attention"
-    preset: str = "tiny"
-    changes: dict[str, Any] = field(default_factory=dict)
     start: str | None = None
-    corpus: Examples = field(default_factory=Examples)
-    recipe: Recipe = field(default_factory=Recipe)
+    corpus: Examples = field(default_factory=TextExamples)
     tokens: str = "auto"
-    vocab_size: int = 20_000
-    min_count: int = 1
-    lowercase: bool = False
-    form: str = "NFC"
     has_letters: bool | None = None
-    batch_size: int | None = 32
-    max_tokens: int | None = None
-    max_length: int | None = 512
-    label_smoothing: float = 0.0
     metric: str = "accuracy"
-    adapts: tuple[str, ...] = ()
 
     task: ClassVar[str] = "label"
-    trainer: ClassVar[tuple[str, str]] = ("reading.labelling", "train_labels")
+    trainer: ClassVar[str] = "regard.tasks.reading.labelling:prepare_labels"
+    models: ClassVar[tuple[str, ...]] = MODELS
+    metrics: ClassVar[Mapping[str, bool]] = {"loss": False, "accuracy": True, "f1": True}
     head: ClassVar[str] = "tags"
     # whether an example's text comes as words
     is_worded: ClassVar[bool] = False
-    # what suits a model unless told otherwise, by its name; "bert" is for one that others taught before
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {}
-    # the same of its own settings
+    # what suits a model of its own settings, as `recipes` does; "bert" is for one that others taught before
     styles: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise RegardError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}.")
-        if self.metric not in METRICS:
-            raise RegardError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}.")
-        for name in ("vocab_size", "min_count", "batch_size", "max_tokens", "max_length"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= 2**31:
-                raise RegardError(f"{name} must be from 1 to 2**31, got {value}.")
-        if not 0 <= self.label_smoothing < 1:
-            raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")
+        super().__post_init__()
         if self.start is not None and self.model != "attention":
             raise RegardError(
                 f"model must be 'attention' where there is a start, which decides it, got {self.model!r}."
             )
 
     @classmethod
-    def default(cls, model: str = "attention", *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        """The recipe and settings that suit the model, with what is to differ; the rest is left to the data."""
-        start = changes.get("start") or ""
-        name = "bert" if _is_bert(start) else model
-        made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
+    def default(cls, model: str | None = None, *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
+        start, chosen = changes.get("start") or "", model or cls.model
+        name = "bert" if _is_bert(start) else chosen
         # of a run to begin from, all but what is dropped in training is decided
         style = {key: x for key, x in cls.styles.get(name, {}).items() if not start or key.endswith("dropout")}
-        style |= changes.pop("changes", {})
+        changes["changes"] = style | changes.get("changes", {})
         changes.setdefault("adapts", leave_open(recipe or {}, changes))
-        if changes.get("max_tokens") is not None:
-            changes.setdefault("batch_size", None)
-        return cls(model=model, recipe=made, changes=style, **changes)
+        return super().default(chosen, recipe={**cls.recipes.get(name, {}), **(recipe or {})}, **changes)
 
     @property
     def is_framed(self) -> bool:
         """Whether <bos> stands before every text."""
         return self.changes.get("pooling") == "first"
-
-    def part(self) -> Split:
-        """The examples to learn from, to validate by, and for the test."""
-        return self.corpus.part()
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         """The kind of tokens, where it is left to the text."""
@@ -128,11 +97,33 @@ class EncoderJob(Planned):
             lowercase=self.lowercase, form=self.form, min_count=self.min_count,
         )  # fmt: skip
 
+    def configure(self) -> tuple[Config, set[str]]:
+        changes = check_changes(self.model, Config, self.changes, FIXED)
+        fixed, has_next = {*FIXED, "has_next"}, changes.get("has_next", False)
+        if not asks_pooler(self.head, has_next):
+            fixed.add("has_pooler")
+        given: dict[str, Any] = {"head": self.head, "labels": ("a", "b"), **changes}
+        if self.start is None:
+            # <mask> stands behind <unk>
+            return Config.preset(self.preset, UNK + 2, kind=self.model, **given), fixed
+        # brings torch
+        from regard.tasks.reading.warm_start import open_start
+
+        trunk, lexicon = open_start(self.start)
+        if isinstance(lexicon.tokenizer, WordPiece):
+            fixed |= {"word_dropout", "token_dropout"}
+        return replace(trunk.config, **given), {*fixed, *TRUNK}
+
+    def check_settings(self) -> None:
+        # a run that begins from another is checked when that is opened
+        if self.start is None:
+            self.configure()
+
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
         """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
-        from regard.models.encoder import Config, Encoder
+        from regard.models.encoder import Encoder
 
-        changes = check_changes(self.model, Config, self.changes)
+        changes = check_changes(self.model, Config, self.changes, FIXED)
         # what nothing asks would learn nothing, and processes would wait for its gradient
         if changes.get("has_next") and self.head != "words":
             raise RegardError(
@@ -175,18 +166,3 @@ def _is_bert(start: str) -> bool:
 def asks_pooler(head: str, has_next: bool) -> bool:
     """Whether a model of this head has a use for a pooler."""
     return head == "classes" or has_next
-
-
-def check_changes(
-    called: str, kind: type[Any], changes: Mapping[str, Any], fixed: Sequence[str] = FIXED
-) -> dict[str, Any]:
-    """`changes`, if a model's config has such settings and they are in proportion."""
-    known = [x.name for x in fields(kind) if x.name not in fixed]
-    for name, value in changes.items():
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name[:40], known, 4, 0.0))
-            raise RegardError(f"{called} has no setting {name[:40]!r} to change; it has {near} and others.")
-        most = 1000 if "layers" in name else 2**20
-        if isinstance(value, int | float) and value > most:
-            raise RegardError(f"{name} must be at most {most}, got {value}.")
-    return dict(changes)

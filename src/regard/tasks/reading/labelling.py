@@ -18,16 +18,12 @@ from regard.extras import install
 from regard.models.encoder import Encoder
 from regard.models.pretrained import load_pretrained
 from regard.tasks.metrics.verdict import JUDGED, judge_labels
-from regard.tasks.reading.encoder_job import METRICS, EncoderJob
+from regard.tasks.reading.encoder_job import EncoderJob
 from regard.tasks.reading.predict import ask, find_logits, open_rows, part_sentence
-from regard.tasks.reading.vocabulary import Encoded, Lexicon
+from regard.tasks.reading.vocabulary import LETTERS_FILE, TOKENS_FILE, Encoded, Lexicon
 from regard.tasks.reading.warm_start import limit_length, prepare_reading
-from regard.tasks.training.digest import digest_data, digest_texts
-from regard.tasks.training.fit import Standing
 from regard.tasks.training.folder import RunFolder
-from regard.tasks.training.machine import Machine
-from regard.tasks.training.plan import open_job
-from regard.tasks.training.run import Learning, describe_parts, train_run
+from regard.tasks.training.run import Learning, describe_parts
 from regard.views.labels import show_line
 
 if TYPE_CHECKING:
@@ -44,21 +40,22 @@ Example = tuple[Any, Any]
 class LabelTask(Learning):
     """Labelled texts and an encoder as `fit` wants them."""
 
+    files = (TOKENS_FILE, LETTERS_FILE)
+
     def __init__(
         self, job: EncoderJob, model: Encoder, lexicon: Lexicon, train: Sequence[Example], valid: Sequence[Example],
         test: Sequence[Example] = (),
     ) -> None:  # fmt: skip
-        super().__init__(model)
-        self.job = job = job.fit_batches(len(train))
+        job = job.fit_batches(len(train))
         self.lexicon = lexicon
-        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.unit = "words" if job.is_worded else "texts"
         labels, positions = model.config.labels, limit_length(None, model)
         self.limit = limit_length(job.max_length, model)
         self.train = read_examples(job, lexicon, labels, train, self.limit)
         # of what is validated nothing is left out
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
-        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
+        super().__init__(model, job, (self.train, self.valid))
+        self.test_digest = job.corpus.digest(test)
         # what chose no weights, where there is some
         asked = (test or valid)[:JUDGED]
         self._asked = read_examples(job, lexicon, labels, asked, self.limit, positions=positions)
@@ -75,10 +72,6 @@ class LabelTask(Learning):
             notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
         self.notes = notes
         self._batch_valid(0, 1)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -134,21 +127,12 @@ class LabelTask(Learning):
         return judge_labels(hits, len(pairs), usual, show_line(names[self._usual]), self.unit, len(names))
 
 
-def train_labels(
-    job: EncoderJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
-    logs: bool = False, kind: type[LabelTask] = LabelTask,
-) -> Standing:  # fmt: skip
-    """Train an encoder on labelled texts in a folder, or go on with one; `parts` are the job's, if they are read."""
-    job, found = open_job(job, RunFolder(path), parts)
-
-    def prepare(folder: RunFolder) -> LabelTask:
-        labels = list_labels(job, [*found.train, *found.valid])
-        trunk, lexicon = prepare_reading(job, folder, [text for text, _ in found.train])
-        torch.manual_seed(job.recipe.seed)
-        model = job.build(lexicon, labels, trunk)
-        return kind(job, model, lexicon, *found)
-
-    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
+def prepare_labels(job: EncoderJob, parts: Split, folder: RunFolder, kind: type[LabelTask] = LabelTask) -> LabelTask:
+    """An encoder and labelled texts, ready to be trained in a folder."""
+    labels = list_labels(job, [*parts.train, *parts.valid])
+    start, lexicon = prepare_reading(job, folder, [text for text, _ in parts.train])
+    torch.manual_seed(job.recipe.seed)
+    return kind(job, job.build(lexicon, labels, start), lexicon, *parts)
 
 
 def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:

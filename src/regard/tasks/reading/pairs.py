@@ -10,7 +10,8 @@ from regard.core import RegardError
 from regard.data.pairs import Pair, Pairs, read_aligned, read_pairs
 from regard.data.phrasebook import split_pairs
 from regard.data.split import Split
-from regard.tasks.training.examples import PHRASEBOOK, SHARED, Examples, Fits, is_list
+from regard.tasks.reading.corpus import PHRASEBOOK, TextExamples
+from regard.tasks.training.examples import SHARED, Fits, is_list
 
 # of the phrasebook's held-out sentences the first are the test and the next validate
 PHRASES = 500
@@ -57,7 +58,7 @@ def open_pairs(
 
 
 @dataclass(frozen=True)
-class Corpus(Examples):
+class Corpus(TextExamples):
     """Sentence pairs; `data` is what `open_pairs` takes.
 
     >>> train, valid, test = Corpus().part()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 
 from regard.models.encoder import Encoder
+from regard.tasks.metrics.labels import list_scores, score_labels
+from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.predict import find_logits
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.reading.warm_start import find_limit, limit_length, load_labeller
+from regard.views.labels import show_line
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,21 @@ class Classifier:
             unknown = one.ids.count(self.lexicon.unk_id)
             found.append(Classified(text, best, scores[best], scores, unknown, one.num_left_out, len(one.ids)))
         return found
+
+
+def score_classifier(
+    run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
+) -> Result:
+    """The scores of a run on labelled texts: accuracy and F1, also of each label."""
+    classifier = Classifier.load(run, device)
+    texts, right = ([pair[i] for pair in asked] for i in (0, 1))
+    found, seconds = time_answers(
+        bar, "labelling", len(asked), partial(classifier.classify, texts, batch_size=batch_size)
+    )
+    answers = [one.label for one in found]
+    scores = score_labels(answers, right, classifier.model.config.labels)
+    rows, notes = list_scores(scores)
+    cut = sum(one.num_left_out > 0 for one in found)
+    if cut:
+        notes.append(f"Of {cut} of {len(found)} texts only the first {classifier.max_length} tokens are read.")
+    return Result(asdict(scores), rows, [show_line(label) for label in answers], seconds, len(found), notes)

@@ -14,6 +14,7 @@ from regard.data.labelled import read_labelled
 from regard.data.lines import TSV
 from regard.data.scripts import is_unspaced
 from regard.data.split import Split
+from regard.tasks.reading.corpus import TextExamples
 from regard.tasks.reading.encoder_job import MODELS, SMALL, TURNED, EncoderJob
 from regard.tasks.training.examples import SHARED, Examples, Fits
 
@@ -22,7 +23,7 @@ DROPS = {"dropout": 0.3, "embed_dropout": 0.5, "token_dropout": 0.2, "word_dropo
 
 
 @dataclass(frozen=True)
-class LabelledCorpus(Examples):
+class LabelledCorpus(TextExamples):
     """Texts as (text, label), of files or folders that `read_labelled` reads.
 
     >>> text, label = LabelledCorpus().part().train[0]

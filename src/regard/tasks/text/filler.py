@@ -8,9 +8,9 @@ import pathlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -19,7 +19,8 @@ from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Masked, Rows
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Encoder
-from regard.models.layout import PREFIX
+from regard.models.layout import PREFIX, read_config
+from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.documents import read_documents
 from regard.tasks.reading.predict import open_rows
 from regard.tasks.reading.vocabulary import Encoded, Lexicon
@@ -188,3 +189,25 @@ def score_words(
     usual = max(asked.values(), default=0)
     score = None if part.others is None else 100 * follows / len(part.ids)
     return WordScores(math.exp(min(loss / count, 700)), 100 * right / count, int(count), 100 * usual / count, score)
+
+
+def score_filler(
+    run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
+) -> Result:
+    """The scores of a pre-trained run on texts: perplexity and accuracy of masked words."""
+    config = read_config(run)
+    if config.get("head") == "none":
+        raise RegardError(f"{run} has no head that answers: name a run that was trained for a task.")
+    filler, rate = Filler.load(run, device), config.get("training", {}).get("rate")
+    hidden = rate if isinstance(rate, float) and 0 < rate < 1 else 0.15
+    options: dict[str, Any] = {"limit": filler.max_length, "rate": hidden, "batch_size": batch_size}
+    ask = partial(score_words, filler.model, filler.lexicon, asked, **options)
+    scores, seconds = time_answers(bar, "guessing", len(asked), ask)
+    rows = [
+        f"perplexity {scores.perplexity:8.2f}",
+        f"accuracy   {scores.accuracy:8.2f}   of {scores.count} words;"
+        f" always guessing the most frequent: {scores.baseline:.2f}",
+    ]
+    if scores.next is not None:
+        rows.append(f"next       {scores.next:8.2f}   second texts told from others")
+    return Result(asdict(scores), rows, [], seconds, len(asked))

@@ -16,16 +16,11 @@ from regard.data.split import Split
 from regard.models.encoder import Encoder
 from regard.tasks.metrics.verdict import judge
 from regard.tasks.reading.documents import Read, read_documents
-from regard.tasks.reading.encoder_job import METRICS
-from regard.tasks.reading.vocabulary import Lexicon
+from regard.tasks.reading.vocabulary import LETTERS_FILE, TOKENS_FILE, Lexicon
 from regard.tasks.reading.warm_start import prepare_reading
 from regard.tasks.text.pretrain_job import PretrainJob
-from regard.tasks.training.digest import digest_data, digest_texts
-from regard.tasks.training.fit import Standing
 from regard.tasks.training.folder import RunFolder
-from regard.tasks.training.machine import Machine
-from regard.tasks.training.plan import open_job
-from regard.tasks.training.run import Learning, describe_parts, train_run
+from regard.tasks.training.run import Learning, describe_parts
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -46,13 +41,14 @@ class Guesser(Encoder):
 class PretrainTask(Learning):
     """Plain texts and an encoder as `fit` wants them."""
 
+    unit = "tokens"
+    files = (TOKENS_FILE, LETTERS_FILE)
+
     def __init__(
         self, job: PretrainJob, model: Guesser, lexicon: Lexicon, train: Sequence[Sequence[str]],
         valid: Sequence[Sequence[str]], test: Sequence[Sequence[str]] = (),
     ) -> None:  # fmt: skip
-        super().__init__(model)
-        self.job, self.lexicon = job, lexicon
-        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
+        self.lexicon = lexicon
         positions = model.config.max_len if model.config.position == "learned" else None
         limit = min((x for x in (job.max_length, job.max_tokens, positions) if x is not None), default=None)
         # what a validation asks is the same for all seeds: runs compare
@@ -60,8 +56,8 @@ class PretrainTask(Learning):
             read_documents(lexicon, part, limit, job.recipe.seed if part is train else 0, has_next=job.has_next)
             for part in (train, valid)
         )
-        self.job = job.fit_batches(len(self.train.ids))
-        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(test)
+        super().__init__(model, job.fit_batches(len(self.train.ids)), (self.train, self.valid))
+        self.test_digest = job.corpus.digest(test)
         # built now, so that what does not fit is said before anything is written
         self.longest = self.batches(0, 1).longest
         asked = [x for batch in self._ask_batches(0, 1).walk() for x in batch.labels.flatten().tolist()]  # type: ignore[union-attr]
@@ -70,10 +66,6 @@ class PretrainTask(Learning):
         self.baselines = {"accuracy": 100 * sum(x == usual[0][0] for x in known) / max(len(known), 1)}
         size = f"{sum(map(len, self.train.ids)):,} tokens, of a vocabulary of {lexicon.vocab_size:,}"
         self.notes = [f"{describe_parts((train, valid, test), 'texts')}; {size}."]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**self.job.settings, "data_digest": self._digest}
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -139,19 +131,11 @@ class PretrainTask(Learning):
         return [line, *judge(right, self._asked, share, "words")]
 
 
-def train_pretrained(
-    job: PretrainJob, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
-    logs: bool = False,
-) -> Standing:  # fmt: skip
-    """Pre-train an encoder in a folder, or go on with the one that is there; `tag` and `classify` can start from it."""
-    job, found = open_job(job, RunFolder(path), parts)
-
-    def prepare(folder: RunFolder) -> PretrainTask:
-        trunk, lexicon = prepare_reading(job, folder, [text for texts in found.train for text in texts])
-        torch.manual_seed(job.recipe.seed)
-        return PretrainTask(job, job.build(lexicon, trunk=trunk), lexicon, *found)
-
-    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
+def prepare_encoder(job: PretrainJob, parts: Split, folder: RunFolder) -> PretrainTask:
+    """An encoder and plain texts, ready to be trained in a folder; others can start from what it learns."""
+    start, lexicon = prepare_reading(job, folder, [text for texts in parts.train for text in texts])
+    torch.manual_seed(job.recipe.seed)
+    return PretrainTask(job, job.build(lexicon, trunk=start), lexicon, *parts)
 
 
 def _count_right(logits: Tensor, wanted: Tensor) -> Tensor:

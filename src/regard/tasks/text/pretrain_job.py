@@ -12,9 +12,10 @@ from regard.data.grammar import split_tagged
 from regard.data.scripts import is_unspaced
 from regard.data.split import Split
 from regard.data.texts import read_texts
+from regard.tasks.reading.corpus import PHRASEBOOK, TextExamples
 from regard.tasks.reading.encoder_job import EncoderJob
 from regard.tasks.reading.vocabulary import Lexicon
-from regard.tasks.training.examples import PHRASEBOOK, SHARED, Examples, Fits
+from regard.tasks.training.examples import SHARED, Fits
 
 if TYPE_CHECKING:
     from regard.models.encoder import Encoder
@@ -25,7 +26,7 @@ NEXT = {"has_next": True, "num_types": 2, "pooling": "first"}
 
 
 @dataclass(frozen=True)
-class TextCorpus(Examples):
+class TextCorpus(TextExamples):
     """Texts of files that `read_texts` reads, each as (text,); with `is_whole` all texts of a document together.
 
     >>> TextCorpus().part().train[0]
@@ -77,7 +78,7 @@ class PretrainJob(EncoderJob):
     has_next: bool = False
 
     task: ClassVar[str] = "pretrain"
-    trainer: ClassVar[tuple[str, str]] = ("text.pretrain", "train_pretrained")
+    trainer: ClassVar[str] = "regard.tasks.text.pretrain:prepare_encoder"
     head: ClassVar[str] = "words"
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
         "attention": {"lr": 1e-3, "warmup": 500, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
@@ -99,6 +100,10 @@ class PretrainJob(EncoderJob):
         if self.has_next:
             object.__setattr__(self, "changes", {**self.changes, **NEXT})
             object.__setattr__(self, "corpus", replace(self.corpus, is_whole=True))
+
+    def configure(self) -> tuple[Any, set[str]]:
+        config, fixed = super().configure()
+        return config, {*fixed, *(NEXT if self.has_next else ())}
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "characters" if is_unspaced(texts) else "words"

@@ -1,4 +1,4 @@
-"""Sentence compression: each word is kept or dropped, or a shorter sentence is written anew."""
+"""Sentence compression: each word is kept or dropped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from regard.core import RegardError
 from regard.data.rows import NO_LABEL
 from regard.data.split import Split
 from regard.extras import install
-from regard.tasks.reading.labelling import LabelTask, train_labels
-from regard.tasks.text.summarize_job import RewriteJob, SummarizeJob
-from regard.tasks.text.translate import train_translator
-from regard.tasks.training.fit import Standing
-from regard.tasks.training.machine import Machine
+from regard.tasks.reading.labelling import LabelTask, prepare_labels
+from regard.tasks.text.summarize_job import SummarizeJob
+from regard.tasks.training.folder import RunFolder
 
 
 class KeepTask(LabelTask):
@@ -38,11 +36,6 @@ class KeepTask(LabelTask):
         return {name: score.to(device) for name, score in zip(("accuracy", "f1", "kept"), scores, strict=True)}
 
 
-def train_summarizer(
-    job: SummarizeJob | RewriteJob, path: str, machine: Machine | None = None, *, parts: Split | None = None,
-    is_shown: bool = True, logs: bool = False,
-) -> Standing:  # fmt: skip
-    """Train a summarizer in a folder, or go on with the one that is there."""
-    if isinstance(job, RewriteJob):
-        return train_translator(job, path, machine, parts=parts, is_shown=is_shown, logs=logs)
-    return train_labels(job, path, machine, parts=parts, is_shown=is_shown, logs=logs, kind=KeepTask)
+def prepare_summarizer(job: SummarizeJob, parts: Split, folder: RunFolder) -> LabelTask:
+    """An encoder and sentences with words to keep and to drop, ready to be trained in a folder."""
+    return prepare_labels(job, parts, folder, KeepTask)

@@ -10,11 +10,11 @@ from regard.data.compression import Kept
 from regard.data.grammar import split_short
 from regard.data.pairs import Pairs
 from regard.data.split import Split
+from regard.tasks.reading.corpus import PHRASEBOOK
 from regard.tasks.reading.encoder_job import MODELS, EncoderJob
 from regard.tasks.reading.pairs import Corpus
 from regard.tasks.text.tag import TagJob
 from regard.tasks.text.translate_job import Job
-from regard.tasks.training.examples import PHRASEBOOK
 
 TASK = "summarize"
 
@@ -49,7 +49,7 @@ class SummarizeJob(EncoderJob):
     metric: str = "f1"
 
     task: ClassVar[str] = TASK
-    trainer: ClassVar[tuple[str, str]] = ("text.summarize", "train_summarizer")
+    trainer: ClassVar[str] = "regard.tasks.text.summarize:prepare_summarizer"
     head: ClassVar[str] = "tags"
     is_worded: ClassVar[bool] = True
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
@@ -81,4 +81,3 @@ class RewriteJob(Job):
     is_shared: bool | None = True
 
     task: ClassVar[str] = TASK
-    trainer: ClassVar[tuple[str, str]] = ("text.summarize", "train_summarizer")

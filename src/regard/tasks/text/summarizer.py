@@ -6,7 +6,9 @@ import os
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -15,6 +17,7 @@ from regard.data.compression import KEEP
 from regard.data.words import cut_words, join_words
 from regard.models.encoder import Encoder
 from regard.models.layout import read_config
+from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.predict import find_logits
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.reading.warm_start import load_labeller, name_task
@@ -184,6 +187,28 @@ def score_summaries(found: Sequence[Summary], references: Sequence[str]) -> Summ
         short, long = short + len(said), long + len(_list_words(one.source))
     count = len(found)
     return SummaryScores(100 * f1 / count, 100 * exact / count, 100 * short / max(long, 1), count)
+
+
+def score_summarizer(
+    run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
+) -> Result:
+    """The scores of a run on pairs of a sentence and a shorter one, beside keeping all words and the first."""
+    summarizer = Summarizer.load(run, device)
+    texts, references = ([pair[i] for pair in asked] for i in (0, 1))
+    found, seconds = time_answers(
+        bar, "shortening", len(asked), partial(summarizer.summarize, texts, batch_size=batch_size)
+    )
+    share = find_ratio(asked)
+    scores = {
+        name: score_summaries(some, references)
+        for name, some in (("run", found), ("keep all", keep_all(texts)), ("lead", lead(texts, share)))
+    }
+    rows = ["            F1   exact   words kept, %"]
+    rows += [f"{name:8} {x.f1:6.2f}  {x.exact:6.2f}  {x.ratio:6.2f}" for name, x in scores.items()]
+    rows.append(f"lead keeps the first words, as many as the references do ({100 * share:.0f} %)")
+    entries = {name.replace(" ", "_"): asdict(x) for name, x in scores.items()}
+    answers = [" ".join(one.text.splitlines()) for one in found]
+    return Result({**entries.pop("run"), **entries}, rows, answers, seconds, len(found))
 
 
 def round_half_up(x: float) -> int:

@@ -11,6 +11,7 @@ from regard.core import RegardError
 from regard.data.grammar import split_tagged
 from regard.data.split import Split
 from regard.data.tagged import read_tagged
+from regard.tasks.reading.corpus import TextExamples
 from regard.tasks.reading.encoder_job import MODELS, SMALL, TURNED, EncoderJob
 from regard.tasks.training.examples import SHARED, Examples, Fits
 
@@ -19,7 +20,7 @@ DROPS = {"dropout": 0.3, "embed_dropout": 0.3, "word_dropout": 0.1}
 
 
 @dataclass(frozen=True)
-class TaggedCorpus(Examples):
+class TaggedCorpus(TextExamples):
     """Sentences as (words, tags); `column` is one of CoNLL-U's, by its name.
 
     >>> words, tags = TaggedCorpus().part().train[0]
@@ -43,7 +44,7 @@ class TaggedCorpus(Examples):
             return RegardError(f"{' and '.join(self.data)} is one sentence: put a blank line behind each.")
         return super().refuse(parts, name)
 
-    def read_text(self, example: Any) -> str:
+    def read_key(self, example: Any) -> str:
         return " ".join(example[0])
 
 

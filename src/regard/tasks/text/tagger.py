@@ -6,8 +6,8 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -16,9 +16,12 @@ from regard.core import RegardError
 from regard.data import UNK
 from regard.data.words import HAN, cut_words
 from regard.models.encoder import Encoder
+from regard.tasks.metrics.labels import list_scores, score_labels
+from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.predict import find_word_logits
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.reading.warm_start import load_labeller
+from regard.views.labels import show_line
 
 # no word that a text without spaces is cut into is longer
 LONGEST = 12
@@ -111,3 +114,22 @@ class Tagger:
             unknown = sum(one.ids[place] == self.lexicon.unk_id for place in one.starts or [])
             found.append(Tagged(tuple(words), tags, scores, unknown, len(one.ids)))
         return found
+
+
+def score_tagger(
+    run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
+) -> Result:
+    """The scores of a run on tagged sentences: accuracy and F1 of tags, and sentences without a wrong one."""
+    tagger = Tagger.load(run, device)
+    sentences = [words for words, _ in asked]
+    ask = partial(tagger.tag, sentences, batch_size=batch_size)
+    found, seconds = time_answers(bar, "tagging", len(asked), ask)
+    said, right = ([tag for tags in rows for tag in tags] for rows in ([x.tags for x in found], [x for _, x in asked]))
+    scores = score_labels(said, right, tagger.model.config.labels)
+    exact = sum(one.tags == tuple(tags) for one, (_, tags) in zip(found, asked, strict=True))
+    rows, notes = list_scores(scores)
+    rows.insert(2, f"sentences {100 * exact / len(found):6.2f}   {exact} of {len(found)} without a wrong tag")
+    answers = [
+        " ".join(f"{word}/{show_line(tag)}" for word, tag in zip(one.words, one.tags, strict=True)) for one in found
+    ]
+    return Result({**asdict(scores), "exact": exact}, rows, answers, seconds, len(found), notes)

@@ -24,16 +24,13 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.metrics.translation import choose_cut, score
 from regard.tasks.metrics.verdict import JUDGED, judge_answers
-from regard.tasks.reading.encoder_job import check_changes
-from regard.tasks.text.translate_job import FIXED, METRICS, Job
+from regard.tasks.reading.corpus import PHRASEBOOK
+from regard.tasks.text.translate_job import FIXED, Job
 from regard.tasks.text.translator import SOURCE_FILE, TARGET_FILE, Translator
-from regard.tasks.training.digest import digest_data, digest_texts
-from regard.tasks.training.examples import PHRASEBOOK
-from regard.tasks.training.fit import Standing
 from regard.tasks.training.folder import RunFolder
-from regard.tasks.training.machine import Machine, holds_parts
-from regard.tasks.training.plan import open_job
-from regard.tasks.training.run import Learning, describe_parts, train_run
+from regard.tasks.training.job import check_changes
+from regard.tasks.training.machine import holds_parts
+from regard.tasks.training.run import Learning, describe_parts
 from regard.views.labels import show_line
 
 if TYPE_CHECKING:
@@ -46,14 +43,17 @@ ASKED = 1000
 class TranslateTask(Learning):
     """Pairs, a model and tokenizers as `fit` wants them."""
 
+    unit = "tokens"
+    files = (SOURCE_FILE, TARGET_FILE)
+    # which tokenizers there are follows from the rest
+    free = ("member", "has_target_tokenizer")
+
     def __init__(self, job: Job, translator: Translator, parts: Split) -> None:
-        super().__init__(translator.model)
-        self.job = job = job.fit_batches(len(parts.train))
         self.translator = translator
-        self.metric, self.more_is_better = job.metric, METRICS[job.metric]
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
-        self._digest, self.test_digest = digest_data(self.train, self.valid), digest_texts(parts.test)
+        super().__init__(translator.model, job.fit_batches(len(parts.train)), (self.train, self.valid))
+        self.test_digest = job.corpus.digest(parts.test)
         # what chose no weights, where there is some
         self._judged = (parts.test or parts.valid)[:JUDGED]
         # built now, so that what does not fit is said before anything is written
@@ -86,9 +86,8 @@ class TranslateTask(Learning):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides the run, the data itself by its digest."""
         has_own = self.translator.target_tokenizer is not self.translator.source_tokenizer
-        return {**self.job.settings, "data_digest": self._digest, "has_target_tokenizer": has_own}
+        return {**super().settings, "has_target_tokenizer": has_own}
 
     def write_files(self, folder: RunFolder) -> None:
         source, target = self.translator.source_tokenizer, self.translator.target_tokenizer
@@ -147,19 +146,11 @@ class TranslateTask(Learning):
         return judge_answers(said, meant, "sentences")
 
 
-def train_translator(
-    job: Job, path: str, machine: Machine | None = None, *, parts: Split | None = None, is_shown: bool = True,
-    logs: bool = False,
-) -> Standing:  # fmt: skip
-    """Train a translator in a folder, or go on with the one that is there; `parts` are the job's, if they are read."""
-    job, found = open_job(job, RunFolder(path), parts)
-
-    def prepare(folder: RunFolder) -> TranslateTask:
-        source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, found.train)
-        torch.manual_seed(job.recipe.seed)
-        return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), found)
-
-    return train_run(path, prepare, machine, is_shown=is_shown, logs=logs)
+def prepare_translator(job: Job, parts: Split, folder: RunFolder) -> TranslateTask:
+    """A model, its tokenizers and sentence pairs, ready to be trained in a folder."""
+    source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
+    torch.manual_seed(job.recipe.seed)
+    return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), parts)
 
 
 def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:

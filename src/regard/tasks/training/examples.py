@@ -1,18 +1,15 @@
-"""Where the examples of a run come from, and which of them it learns from, is watched by and is asked at last."""
+"""Examples of a run: where they come from, and which are to train, to validate and to test by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
 from regard.data.split import Split, split, split_evenly
+from regard.tasks.training.digest import digest_data
 
-# the name of the embedded sentences, where others name a file
-PHRASEBOOK = "phrasebook"
-# examples that should have more than a few different texts
-MANY = 20
 # how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
 PARTINGS = ("even", "hash")
 # files that one corpus may name
@@ -37,14 +34,15 @@ SHARED: Fits = {
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples in files, and how they are parted; a subclass says how they are read.
+    """Examples in files, and how they are split; a subclass says how they are read.
 
-    Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
-    is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
-    from, and there is no test. `limit` is the most examples to learn from. The phrasebook is always parted alike.
+    `data` names files, or else the `builtin` examples, which `draw` splits. Without files to validate by, `held_out` is
+    the fraction of the examples that validates, and another such fraction is the test; None takes what suits their
+    number, see `split_evenly`. With `valid` given, all of `data` is learned from, and there is no test. `limit` is the
+    most examples to learn from.
     """
 
-    data: tuple[str, ...] = (PHRASEBOOK,)
+    data: tuple[str, ...] = ("builtin",)
     valid: tuple[str, ...] = ()
     held_out: float | None = None
     limit: int | None = None
@@ -52,8 +50,10 @@ class Examples:
     parting: str = "even"
 
     fits: ClassVar[Fits] = SHARED
-    # what an example is called
+    # what examples are called
     called: ClassVar[str] = "examples"
+    # the name, in place of a file's, of those that come with the package
+    builtin: ClassVar[str] = "builtin"
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
@@ -69,16 +69,20 @@ class Examples:
         raise NotImplementedError
 
     def draw(self) -> Split:
-        """Those of the phrasebook, parted."""
-        raise NotImplementedError
+        """The built-in examples, split."""
+        raise RegardError(f"there are no {self.called} but those you have: name some (--data).")
 
-    def read_text(self, example: Any) -> str:
-        """What decides where an example goes."""
-        return str(example[0])
+    def read_key(self, example: Any) -> str:
+        """What decides where an example goes: equal ones stay together."""
+        return digest_data(example)
 
     def read_label(self, example: Any) -> str:
         """What each part is to have in proportion."""
         return ""
+
+    def digest(self, examples: Sequence[Any]) -> str:
+        """The digest of examples of the test, by which they are known when they are read again."""
+        return digest_data(examples)
 
     def part(self) -> Split:
         """The examples to learn from, to validate by, and for the test."""
@@ -86,18 +90,18 @@ class Examples:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
-        if self.data == (PHRASEBOOK,):
+        if self.data == (self.builtin,):
             parts = self.draw()
             if self.valid:
                 parts = parts._replace(valid=list(self.open(self.valid)))
         elif self.valid:
             parts = Split(list(self.open(self.data)), list(self.open(self.valid)), [])
         elif self.parting == "even":
-            options: dict[str, Any] = {"seed": self.seed, "key": self.read_text, "label": self.read_label}
+            options: dict[str, Any] = {"seed": self.seed, "key": self.read_key, "label": self.read_label}
             parts = split_evenly(self.open(self.data), held_out=self.held_out, **options)
         else:
             fraction = 0.05 if self.held_out is None else self.held_out
-            parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_text)
+            parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not part:
                 raise self.refuse(parts, name)
@@ -105,10 +109,9 @@ class Examples:
 
     def refuse(self, parts: Split, name: str) -> RegardError:
         """The error of a part that has no examples."""
-        examples = [example for part in parts for example in part]
-        texts = len({self.read_text(example) for example in examples})
-        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different)"
-        # texts seldom repeat, labels do
-        if len(examples) >= MANY and texts * 10 < len(examples):
-            return RegardError(f"{what}: are the columns the wrong way round?")
-        return RegardError(f"{what}: give more, a larger held_out (--held-out 0.2), or valid (--valid FILE).")
+        keys = [self.read_key(example) for part in parts for example in part]
+        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(keys)}"
+        return RegardError(
+            f"{what} ({len(set(keys))} different): give more, a larger held_out (--held-out 0.2), or valid"
+            " (--valid FILE)."
+        )

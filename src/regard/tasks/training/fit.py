@@ -7,12 +7,11 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint import state_dict as whole
 
 from regard.core import RegardError
@@ -23,47 +22,13 @@ from regard.tasks.training.plan import describe_move
 from regard.tasks.training.progress import Progress
 from regard.tasks.training.recipe import Recipe
 from regard.tasks.training.signals import SIGNALS, Ear, heed_signals
+from regard.tasks.training.task import Learner, Task
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 # all of a state in main memory, whether one device has it or each of many a part
 WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
-
-
-class Walk(Protocol):
-    """Batches, as many every epoch, from any of them on; `regard.data.Batches` is one."""
-
-    def __len__(self) -> int: ...
-
-    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Any]: ...
-
-
-class Task(Protocol):
-    """What is to be learned; `fit` knows no more of it than this."""
-
-    model: nn.Module
-    # the entry of `validate` that says which model is best
-    metric: str
-    more_is_better: bool
-
-    def batches(self, rank: int, world_size: int) -> Walk:
-        """What this process learns from."""
-
-    def count(self, batch: Any) -> int:
-        """How many losses a batch has: tokens, sentences or pixels."""
-
-    def measure(self, model: nn.Module, batch: Any) -> Tensor:
-        """The sum of the losses of a batch, which lies on the model's device."""
-
-    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
-        """How good the model is, the same in all processes; it is in evaluation mode, without gradients."""
-
-    def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
-        """Write all that is needed to use the model."""
-
-    def check(self, folder: RunFolder) -> None:
-        """Complain where what `save` wrote can no longer be read."""
 
 
 @dataclass
@@ -76,6 +41,8 @@ class Standing:
     # losses since the last validation, and how many
     loss_sum: float = 0.0
     loss_count: int = 0
+    # those that a task notes by name, where it has several
+    loss_parts: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     best: float | None = None
     best_step: int = 0
@@ -104,8 +71,7 @@ def fit(
     SIGINT and SIGTERM end the run after the step under way, saved; the second ends it at once. Several processes need
     a folder that all of them see.
     """
-    facts: dict[str, Any] = {"unit": getattr(task, "unit", "tokens"), "baselines": getattr(task, "baselines", {})}
-    progress = Progress(is_shown=is_shown and fabric.is_global_zero, **facts)
+    progress = Progress(is_shown=is_shown and fabric.is_global_zero, unit=task.unit, baselines=task.baselines)
     trainer = _Trainer(task, folder, recipe, fabric, progress)
     # the first process decides, before it changes what the others would find
     if trainer.sum_over_processes([folder.is_begun() and fabric.is_global_zero])[0]:
@@ -136,16 +102,10 @@ class _Trainer:
             raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
         # parts are made before the optimiser sees them
         self.model = fabric.setup_module(task.model)
-        optimizer = torch.optim.AdamW(
-            self.model.parameters(), recipe.lr, (recipe.beta1, recipe.beta2), weight_decay=recipe.weight_decay,
-            fused=fabric.device.type == "cuda" and not is_sharded,
-        )  # fmt: skip
-        self.optimizer = fabric.setup_optimizers(optimizer)
+        made = task.make_optimizers(recipe, self.model, is_fused=fabric.device.type == "cuda" and not is_sharded)
+        self.learner = Learner(self.model, fabric, recipe, [fabric.setup_optimizers(one) for one in made])
         self.average = Average(task.model, recipe.average) if recipe.average else None
-        # kept where the losses are made: to read it makes a GPU wait
-        is_small = fabric.device.type == "mps"
-        self.losses = torch.zeros((), dtype=torch.float32 if is_small else torch.float64, device=fabric.device)
-        # how many of them are this process's
+        # how many of the losses that the learner sums are this process's
         self.count = 0
 
     def train(self) -> Standing:
@@ -170,7 +130,7 @@ class _Trainer:
                     self.save()
                 elif self.progress.is_due():
                     rate = counted * self.fabric.world_size / (time.monotonic() - began)
-                    self.progress.advance(now.step, float(self.losses) / self.count, rate)
+                    self.progress.advance(now.step, float(self.learner.loss) / self.count, rate)
         return now
 
     def _walk(self) -> Iterator[list[Any]]:
@@ -183,24 +143,13 @@ class _Trainer:
 
     def _learn(self, group: Sequence[Any]) -> int:
         """One step; returns how many losses it learned from."""
-        now, fabric, rank = self.standing, self.fabric, self.fabric.global_rank
-        _seed(self.recipe.seed, now.step, rank)
-        for options in self.optimizer.param_groups:
-            options["lr"] = self.recipe.rate(now.step, self.total)
+        now, learner = self.standing, self.learner
+        _seed(self.recipe.seed, now.step, self.fabric.global_rank)
+        learner.set_rate(self.recipe.rate(now.step, self.total))
         count = sum(self.task.count(batch) for batch in group)
         everyone = self.sum_over_processes([count])[0]
-        self.model.train()
-        self.optimizer.zero_grad()
-        for number, batch in enumerate(group, 1):
-            is_split = fabric.world_size > 1 and number < len(group)
-            with fabric.no_backward_sync(self.model) if is_split else nullcontext():
-                loss = self.task.measure(self.model, batch.to(fabric.device))
-                # processes average their gradients, and a step is the mean over the losses of all of them
-                fabric.backward(loss * (fabric.world_size / everyone))
-            self.losses += loss.detach()
-        if self.recipe.clip is not None:
-            fabric.clip_gradients(self.model, self.optimizer, max_norm=self.recipe.clip, error_if_nonfinite=False)
-        self.optimizer.step()
+        learner.begin(everyone)
+        self.task.step(learner, group)
         if self.average:
             self.average.follow(self.task.model)
         self.count += count
@@ -217,9 +166,10 @@ class _Trainer:
         values = self.sum_over_processes([x if self.fabric.is_global_zero else 0.0 for x in found.values()])
         found = dict(zip(found, values.tolist(), strict=True))
         row = {
-            "step": now.step, "epoch": now.step / self.per_epoch, "lr": self.optimizer.param_groups[0]["lr"],
-            "loss": now.loss_sum / now.loss_count, **{f"valid_{name}": value for name, value in found.items()},
-            "seconds": round(now.seconds, 3),
+            "step": now.step, "epoch": now.step / self.per_epoch, "lr": self.learner.rate,
+            "loss": now.loss_sum / now.loss_count,
+            **{f"loss_{name}": value / now.loss_count for name, value in now.loss_parts.items()},
+            **{f"valid_{name}": value for name, value in found.items()}, "seconds": round(now.seconds, 3),
         }  # fmt: skip
         self.fabric.log_dict({name: value for name, value in row.items() if name != "step"}, step=now.step)
         self._check(value := found[task.metric], f"the validation's {task.metric}")
@@ -234,8 +184,8 @@ class _Trainer:
             if self.fabric.is_global_zero:
                 task.save(self.folder, weights)
         now.history.append(row)
-        now.loss_sum, now.loss_count = 0.0, 0
-        self.losses.zero_()
+        now.loss_sum, now.loss_count, now.loss_parts = 0.0, 0, {}
+        self.learner.forget()
         self.count = 0
         self.progress.report(row, is_best or is_surer)
 
@@ -260,8 +210,10 @@ class _Trainer:
 
     def _collect_losses(self) -> None:
         """Losses of all processes into what is kept."""
-        self.standing.loss_sum = float(self.sum_over_processes([float(self.losses)])[0])
-        self._check(self.standing.loss_sum, "the loss")
+        now, parts = self.standing, self.learner.parts
+        now.loss_sum, *sums = self.sum_over_processes([float(x) for x in (self.learner.loss, *parts.values())]).tolist()
+        now.loss_parts = dict(zip(parts, sums, strict=True))
+        self._check(now.loss_sum, "the loss")
 
     def _check(self, value: float, name: str) -> None:
         """Nothing that is not finite is ever kept."""
@@ -275,18 +227,26 @@ class _Trainer:
         weights: Any = whole.get_model_state_dict(self.model._forward_module, options=WHOLE)
         return dict(weights)
 
+    def _read_optimizers(self) -> Any:
+        """The state of each optimizer, of a single one by itself; None before the first step."""
+        # to ask for it before the first step would make one, which the optimizer counts
+        found = [
+            whole.get_optimizer_state_dict(self.model._forward_module, one.optimizer, options=WHOLE)
+            if one.optimizer.state else None
+            for one in self.learner.optimizers
+        ]  # fmt: skip
+        return found[0] if len(found) == 1 else found
+
     def save(self) -> None:
         """All of it, by the first process; the others give their parts."""
         self._collect_losses()
-        inner = self.model._forward_module, self.optimizer.optimizer
         weights = self._read_weights()
         for name, x in weights.items():
             self._check(float(x.detach().abs().amax()) if x.numel() else 0.0, name)
         state = {
             "standing": asdict(self.standing),
             "model": weights,
-            # to ask for it before the first step would make one, which the optimiser counts
-            "optimizer": whole.get_optimizer_state_dict(*inner, options=WHOLE) if inner[1].state else None,
+            "optimizer": self._read_optimizers(),
             "average": None if self.average is None else self.average.wide.state_dict(),
         }
         if self.fabric.is_global_zero:
@@ -295,12 +255,13 @@ class _Trainer:
 
     def resume(self, state: dict[str, Any]) -> None:
         """Back to where `save` was."""
-        inner = self.model._forward_module, self.optimizer.optimizer
         try:
             self.standing = Standing(**state["standing"])
-            whole.set_model_state_dict(inner[0], state["model"], options=WHOLE)
-            if state["optimizer"] is not None:
-                whole.set_optimizer_state_dict(*inner, state["optimizer"], options=WHOLE)
+            whole.set_model_state_dict(self.model._forward_module, state["model"], options=WHOLE)
+            saved = state["optimizer"] if isinstance(state["optimizer"], list) else [state["optimizer"]]
+            for one, entries in zip(self.learner.optimizers, saved, strict=True):
+                if entries is not None:
+                    whole.set_optimizer_state_dict(self.model._forward_module, one.optimizer, entries, options=WHOLE)
             if self.average:
                 self.average.wide.load_state_dict(state["average"])
                 self.average.steps = self.standing.step
@@ -314,7 +275,7 @@ class _Trainer:
         if self.fabric.is_global_zero:
             self.folder.restore_history(self.standing.history)
             # the sum of all processes goes on in one of them
-            self.losses.fill_(self.standing.loss_sum)
+            self.learner.recall(self.standing.loss_sum, self.standing.loss_parts)
             self.count = self.standing.loss_count
 
 

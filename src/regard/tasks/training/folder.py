@@ -6,24 +6,25 @@ import errno
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard.core import RegardError
 from regard.core.files import write_whole
-from regard.models.layout import PREFIX
+from regard.models.layout import CONFIG, PREFIX, WEIGHTS
 
 STATE, SETTINGS, METRICS, LOCK = "resume.safetensors", "resume.json", "metrics.jsonl", ".lock"
-MODEL = ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json", "letters.json")
-WRITTEN = (STATE, SETTINGS, METRICS, *MODEL)
-# how the names of files begin that are not yet whole
-HALVES = tuple(f".{name}." for name in WRITTEN)
+# what every run writes; a task names what else it does
+WRITTEN = (STATE, SETTINGS, METRICS, CONFIG, WEIGHTS)
+# the name of a file that is not yet whole: see `write_whole`
+HALF = re.compile(r"\..+\.[a-z0-9_]{8}")
 # where a run ends, which may be moved, and where it is kept that it was
 ENDS, MOVED = ("epochs", "max_steps", "patience"), "moved"
 # what else may differ from one call to the next: when to save is not what is learned, and the data are known by their
-# digest, wherever they lie now; which tokenizers there are follows from the rest
-FREE = ("save_every", "data", "valid", "member", "has_target_tokenizer", MOVED)
+# digest, wherever they lie now
+FREE = ("save_every", "data", "valid", MOVED)
 # what settings mean that runs of earlier versions do not have
 UNSAID = {"corpus.parting": "hash"}
 
@@ -38,15 +39,19 @@ class RunFolder:
     >>> folder.save({"step": 0}, history=[])
     >>> folder.is_begun(), folder.load()["step"]
     (True, 0)
+
+    `files` are what its task writes beside what every run does, as tokenizers.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = pathlib.Path(path)
+    def __init__(self, path: str | os.PathLike[str], files: tuple[str, ...] = ()) -> None:
+        self.path, self.files = pathlib.Path(path), files
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep others out until the block is left, however it is left."""
         self.check()
+        written = (*WRITTEN, *self.files)
+        halves = tuple(f".{name}." for name in written)
         with say_why(self.path):
             try:
                 self.path.mkdir(parents=True)
@@ -58,13 +63,13 @@ class RunFolder:
             if not self._lock(handle):
                 raise RegardError(f"{self.path} is in use by another run: wait for it, or name another folder.")
             try:
-                self._sweep(HALVES)
+                self._sweep(halves)
                 yield
             finally:
                 if is_new and not self.is_begun():
                     # nothing came of it
                     with suppress(OSError, RegardError):
-                        self._sweep((*HALVES, LOCK, *WRITTEN))
+                        self._sweep((*halves, LOCK, *written))
                         self.path.rmdir()
         finally:
             # the lock goes with the handle, even if the process is killed
@@ -104,20 +109,20 @@ class RunFolder:
             if not self.path.is_dir():
                 raise RegardError(f"{self.path} is a file: name a folder for the run.")
             names = sorted(entry.name for entry in self.path.iterdir())
-        strange = [name for name in names if name != LOCK and not name.startswith(HALVES)]
+        strange = [name for name in names if name != LOCK and not HALF.fullmatch(name)]
         if strange and SETTINGS not in names:
             raise RegardError(
                 f"{self.path} holds {strange[0]!r} but no {SETTINGS}, so it is no run: name a new folder."
             )
-        if "model.safetensors" in names and STATE not in names:
+        if WEIGHTS in names and STATE not in names:
             raise RegardError(f"{self.path} holds a model but no {STATE} to go on from: name a new folder.")
 
     def is_begun(self) -> bool:
         """Whether there is a state to go on from."""
         return (self.path / STATE).exists()
 
-    def begin(self, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Keep what decides the run; complain where it was begun with something else.
+    def begin(self, settings: Mapping[str, Any], free: Sequence[str] = ()) -> dict[str, tuple[Any, Any]]:
+        """Keep what decides the run; complain where it was begun with something else, but for what is `free`.
 
         Where it ends may be moved: what was and what is to be now, by name.
         """
@@ -132,7 +137,7 @@ class RunFolder:
         # a model decides its settings, and what a digest is of says more than it
         for name in sorted({*before, *after}, key=lambda x: (x == "data_digest", x != "model", x)):
             said = name.rpartition(".")[2]
-            if said not in (*FREE, *ENDS) and before.get(name) != after.get(name):
+            if said not in (*FREE, *free, *ENDS) and before.get(name) != after.get(name):
                 was = f"{said}={_show(before.get(name))}, now it is {_show(after.get(name))}"
                 if said == "data_digest":
                     was = "other examples than it is given now"

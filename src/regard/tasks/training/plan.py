@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -28,10 +27,8 @@ PATIENCE = 8
 
 
 class Planned:
-    """A job, which knows what trains it, and which of its settings were left to the data: those in `adapts`."""
+    """A job that knows which of its settings were left to the data: those in `adapts`."""
 
-    # a function, by its module among the tasks and its name
-    trainer: ClassVar[tuple[str, str]]
     # of few examples, epochs are more, as if they had so many steps
     least_steps: ClassVar[int] = 60
 
@@ -43,12 +40,6 @@ class Planned:
         batch_size: int | None
 
         def part(self) -> Split: ...
-
-    def open_trainer(self) -> Callable[..., Any]:
-        """The function that trains it, which brings torch."""
-        file, name = self.trainer
-        found: Callable[..., Any] = getattr(importlib.import_module(f"regard.tasks.{file}"), name)
-        return found
 
     @property
     def settings(self) -> dict[str, Any]:

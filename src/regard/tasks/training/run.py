@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,45 +13,57 @@ import torch
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.data.split import Split
 from regard.models.files import name_fault
 from regard.models.layout import CONFIG, WEIGHTS
 from regard.models.pretrained import Pretrained, load_pretrained
+from regard.plugins import load
+from regard.tasks.training.digest import digest_again, digest_data
 from regard.tasks.training.fit import Standing, fit
 from regard.tasks.training.folder import RunFolder, is_same_start, say_why
 from regard.tasks.training.machine import Machine
-from regard.tasks.training.plan import describe_plan
+from regard.tasks.training.plan import describe_plan, open_job
 from regard.tasks.training.progress import Progress
+from regard.tasks.training.task import Task
 
 
-class Learning:
+class Learning(Task):
     """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
 
-    A subclass has `settings`, what decides the run as JSON can hold it, and writes what else its folder needs. `notes`
-    are for whoever begins it; `longest`, the most tokens of a text that is learned from, for whoever asks it;
-    `test_digest` names the examples of the test, for whoever reads them again. `job` is what `train_run` fits to the
-    number of steps an epoch has.
+    A subclass gives what is learned from and validated by, as the model has it, whose digest tells the run from others;
+    and it writes what else its folder needs, the files of `files`. `notes` are for whoever begins it; `longest`, the
+    most tokens of an example that is learned from, for whoever asks it; `test_digest` is that of the examples of the
+    test, for whoever reads them again. `job` is what `train` fits to the number of steps an epoch has.
     """
 
-    job: Any
-
+    files: tuple[str, ...] = ()
+    # settings that may differ when a run goes on
+    free: tuple[str, ...] = ()
     notes: Sequence[str] = ()
     longest: int | None = None
     test_digest: str | None = None
-    # what would be reached without learning, by the name of what validation measures
-    baselines: Mapping[str, float] = {}
 
-    def __init__(self, model: Pretrained) -> None:
+    def __init__(self, model: Pretrained, job: Any, data: Sequence[Any]) -> None:
         self.model: Any = model
+        self.job, self.data = job, data
+        self.metric, self.more_is_better = job.metric, job.metrics[job.metric]
         # weights are saved from a copy of their own: those in training may lie on other devices, in parts
         self._kept = copy.deepcopy(model)
+        self._digest = ""
 
     @property
     def settings(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """What decides the run, as JSON can hold it; the data by its digest."""
+        self._digest = self._digest or digest_data(*self.data)
+        return {**self.job.settings, "data_digest": self._digest}
+
+    def recall(self, before: Mapping[str, Any]) -> None:
+        """Make the digest as the run in the folder has it, by its settings."""
+        if isinstance(digest := before.get("data_digest"), str):
+            self._digest = digest_again(digest, *self.data)
 
     def write_files(self, folder: RunFolder) -> None:
         """Write what the model needs beside its weights, such as tokenizers, before the first step."""
-        raise NotImplementedError
 
     def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
         """What the best model in the folder makes of examples held out, and whether it learned; `best` is its row."""
@@ -82,31 +95,34 @@ def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
     return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
 
 
-def train_run(
-    path: str, prepare: Callable[[RunFolder], Any], machine: Machine | None = None, *, is_shown: bool = True,
-    logs: bool = False,
+def train(
+    job: Any, path: str | os.PathLike[str], machine: Machine | None = None, *, parts: Split | None = None,
+    is_shown: bool = True, logs: bool = False,
 ) -> Standing:  # fmt: skip
-    """Train what `prepare` makes ready in a folder, or go on with the run that is there.
+    """Train a job in a folder, or go on with the run that is there; `parts` are its examples, if they are read.
 
-    `prepare` is given the folder, since what a stopped run has read stays as it was read: a task and `Learning` in one.
+    What a stopped run has read stays as it was read: whatever makes the task ready is given the folder.
     """
     folder, machine = RunFolder(path), machine or Machine()
-    fabric = machine.launch(path if logs else None)
+    fabric = machine.launch(os.fspath(path) if logs else None)
     if fabric.is_global_zero:
         folder.check()
-    task = prepare(folder)
+    job, found = open_job(job, folder, parts)
+    task = load(job.trainer)(job, found, folder)
+    folder.files = task.files
     # every epoch has as many
     steps = math.ceil(len(task.batches(fabric.global_rank, fabric.world_size)) / task.job.recipe.accumulate)
     task.job = task.job.fit_steps(steps)
     moved: dict[str, Any] = {}
     with folder.hold() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
-            settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
             before = folder.read_settings() if folder.is_begun() else {}
+            task.recall(before)
+            settings = {**task.settings, "precision": machine.precision, "processes": fabric.world_size}
             if before.get("start") and is_same_start(before["start"], settings.get("start")):
                 # another name of the same folder is no other setting
                 settings["start"] = before["start"]
-            moved = folder.begin(settings)
+            moved = folder.begin(settings, task.free)
             if not folder.is_begun():
                 with say_why(folder.path):
                     task.write_files(folder)

@@ -1,0 +1,183 @@
+"""The registry of tasks: one entry for each, which says what the task is and where its parts are.
+
+Parts are named as "module:name" and imported when they are first used, so that reading all entries loads nothing.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from regard.core import RegardError
+from regard.models.layout import read_config
+from regard.plugins import find_plugins, load
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task: its name, what a run of it does, and references to its parts.
+
+    >>> find_task("tag").does, find_task("tag").open("job").__name__
+    ('tags words', 'TagJob')
+
+    `job` is the class of what a run is to learn, `reader` that of the examples, `loader` that whose `load(folder,
+    device)` opens a trained run; `scorer` and `look` are functions. `train` and `ask` are commands of the command line,
+    `ask` by the name `command`; without them the command line makes its own, of the settings of `job` and `reader` and
+    of the loader's `answer`. `scoring` is a dataclass of options that `evaluate` has for this task, `look_options` are
+    those of `look`. `scene` is what a look shows: "text", "image" or "graph". `units` are what a run is asked, `measures`
+    says in a sentence what the scorer does, and `sample` is a thing that a run can be asked, as the shell takes it. `models` are those that are taken for this task's where they do not name one: type and
+    head.
+    """
+
+    name: str
+    does: str
+    job: str
+    reader: str
+    loader: str
+    scorer: str
+    look: str
+    train: str | None = None
+    ask: str | None = None
+    command: str = ""
+    scoring: str | None = None
+    scene: str = "text"
+    look_options: tuple[str, ...] = ()
+    units: str = "examples"
+    measures: str = ""
+    sample: str = '"a sentence"'
+    models: tuple[tuple[str, str | None], ...] = ()
+
+    def open(self, part: str) -> Any:
+        """What one of the references names, imported."""
+        return load(getattr(self, part))
+
+    @property
+    def use(self) -> str:
+        """The name of the command that asks a run."""
+        return self.command or self.name
+
+
+TASKS = (
+    Entry(
+        "translate",
+        "translates",
+        job="regard.tasks.text.translate_job:Job",
+        reader="regard.tasks.reading.pairs:Corpus",
+        loader="regard.tasks.text.translator:Translator",
+        scorer="regard.tasks.text.translator_scores:score_translator",
+        look="regard.tasks.looks.of_translator:look_at_translator",
+        train="regard.cli.train.translate:translate",
+        ask="regard.cli.ask.translate:translate",
+        scoring="regard.cli.options.scoring:TranslationScoring",
+        look_options=("target", "beam"),
+        models=(("regard-seq2seq", None), ("regard-transformer", None)),
+        units="sentences",
+        measures="Translation: BLEU and chrF with their sacreBLEU signatures, and exact matches.",
+    ),
+    Entry(
+        "tag",
+        "tags words",
+        job="regard.tasks.text.tag:TagJob",
+        reader="regard.tasks.text.tag:TaggedCorpus",
+        loader="regard.tasks.text.tagger:Tagger",
+        scorer="regard.tasks.text.tagger:score_tagger",
+        look="regard.tasks.looks.of_encoder:look_at_tagger",
+        train="regard.cli.train.tag:tag",
+        ask="regard.cli.ask.tag:tag",
+        scoring="regard.cli.options.scoring:TagScoring",
+        models=(("regard-encoder", "tags"),),
+        units="sentences",
+        measures="Tagging: accuracy and F1, also per label, and sentences without a wrong tag.",
+    ),
+    Entry(
+        "classify",
+        "labels texts",
+        job="regard.tasks.text.classify:ClassifyJob",
+        reader="regard.tasks.text.classify:LabelledCorpus",
+        loader="regard.tasks.text.classifier:Classifier",
+        scorer="regard.tasks.text.classifier:score_classifier",
+        look="regard.tasks.looks.of_encoder:look_at_classifier",
+        train="regard.cli.train.classify:classify",
+        ask="regard.cli.ask.classify:classify",
+        scoring="regard.cli.options.scoring:LabelScoring",
+        models=(("regard-encoder", "classes"),),
+        units="sentences",
+        measures="Classification: accuracy and F1, also per label.",
+    ),
+    Entry(
+        "summarize",
+        "shortens sentences",
+        job="regard.tasks.text.summarize_job:SummarizeJob",
+        reader="regard.tasks.text.summarize_job:ShortCorpus",
+        loader="regard.tasks.text.summarizer:Summarizer",
+        scorer="regard.tasks.text.summarizer:score_summarizer",
+        look="regard.tasks.looks.of_encoder:look_at_summarizer",
+        train="regard.cli.train.summarize:summarize",
+        ask="regard.cli.ask.summarize:summarize",
+        scoring="regard.cli.options.scoring:PairScoring",
+        sample='"a sentence that could be shorter"',
+        units="sentences",
+        measures="Sentence compression: F1 of the words, beside the baselines that keep all words and the first words.",
+    ),
+    Entry(
+        "pretrain",
+        "fills in words",
+        job="regard.tasks.text.pretrain_job:PretrainJob",
+        reader="regard.tasks.text.pretrain_job:TextCorpus",
+        loader="regard.tasks.text.filler:Filler",
+        scorer="regard.tasks.text.filler:score_filler",
+        look="regard.tasks.looks.of_encoder:look_at_filler",
+        train="regard.cli.train.pretrain:pretrain",
+        ask="regard.cli.ask.fill:fill",
+        command="fill",
+        scoring="regard.cli.options.scoring:TextScoring",
+        sample='"a ___ with a blank"',
+        models=(("regard-encoder", "words"), ("regard-encoder", "none")),
+        units="sentences",
+        measures="A pre-trained encoder: perplexity of masked words.",
+    ),
+)
+
+
+@cache
+def list_tasks() -> Mapping[str, Entry]:
+    """All tasks by name: regard's own, then those of other installed packages (entry points `regard.tasks`)."""
+    found = {entry.name: entry for entry in TASKS}
+    for name, reference in sorted(find_plugins("tasks").items()):
+        entry = load(reference)
+        if not isinstance(entry, Entry) or entry.name != name or name in found:
+            raise RegardError(
+                f"entry point regard.tasks {name}={reference} must be an Entry of that name, which no other task has:"
+                " mend or remove the package that declares it."
+            )
+        found[name] = entry
+    return found
+
+
+def find_task(name: str) -> Entry:
+    """The task of that name."""
+    tasks = list_tasks()
+    if name not in tasks:
+        raise RegardError(
+            f"no task is called {name[:40]!r}: regard has {', '.join(tasks)}; install the package that has it."
+        )
+    return tasks[name]
+
+
+def find_entry(run: str | pathlib.Path) -> Entry:
+    """The task that the run in a folder was trained for; a model that names none is told by its type and head."""
+    config = read_config(pathlib.Path(run))
+    name = config.get("training", {}).get("task")
+    if isinstance(name, str):
+        try:
+            return find_task(name)
+        except RegardError as error:
+            raise RegardError(f"{run}: {error}") from None
+    kinds = {(config["model_type"], None), (config["model_type"], config.get("head"))}
+    for entry in list_tasks().values():
+        if kinds.intersection(entry.models):
+            return entry
+    raise RegardError(f"{run} does not say what it was trained for: name a run that regard train wrote.")
