@@ -60,7 +60,8 @@ def test_what_trains_has_the_same_options(command, name):
 
 
 def list_commands(group, *names):
-    for name, inner in getattr(group, "commands", {}).items():
+    for name in group.list_commands(None):
+        inner = group.get_command(None, name)
         yield from list_commands(inner, *names, name) if hasattr(inner, "commands") else [((*names, name), inner)]
 
 

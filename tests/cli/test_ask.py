@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from regard.cli.ask.answers import USES, find_longest
+from regard.cli.ask.answers import find_longest
 from regard.data.tagged import read_tagged
+from regard.tasks.registry import find_task
 from regard.tasks.text.classifier import Classifier
 from regard.tasks.text.filler import Filler
 from regard.tasks.text.summarizer import Summarizer
@@ -179,7 +180,7 @@ COMMANDS = {"translate": "translates", "tag": "tags words", "classify": "labels 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_run_of_another_task(complaint, finished, name):
     run = finished(name)
-    does, use = USES[name]
+    does, use = find_task(name).does, find_task(name).use
     assert does == COMMANDS[name]
     for other in ("translate", "tag", "classify", "summarize", "fill"):
         if other != use:

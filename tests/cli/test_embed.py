@@ -9,8 +9,6 @@ import numpy
 import pytest
 import torch
 
-from regard.cli import app
-from regard.cli.ask import embed
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
@@ -22,9 +20,6 @@ safetensors = pytest.importorskip("safetensors.torch")
 TEXTS = ["a b c", "c d", "d", ""]
 CPU = ("--device", "cpu")
 SIZES = {"num_hiddens": 8, "ffn_num_hiddens": 12, "num_heads": 2, "num_layers": 1}
-
-if "embed" not in [command.name or command.callback.__name__ for command in app.app.registered_commands]:
-    app.add(embed.embed, embed.EXAMPLES)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from itertools import islice
 
 import pytest
 
-from regard.tasks.metrics.translation import evaluate
 from regard.tasks.reading.pairs import Corpus, open_pairs
 from regard.tasks.text.translator import Translator
+from regard.tasks.text.translator_scores import evaluate
 from tests.cli.small import PAIRS
 
 PAIRS = PAIRS[:5]

@@ -207,7 +207,7 @@ OPTIONS = {
     "classify --pooling odd": "Config pooling must be ",
     "classify --held-out 0.7": "held_out must be a fraction below one half, got 0.7.",
     "pretrain --rate 2": "rate, the part of the tokens to hide, must lie in (0, 1), got 2.0.",
-    "pretrain --metric f1": "metric must be loss or accuracy where words are guessed, got 'f1'.",
+    "pretrain --metric f1": "metric must be one of loss, accuracy, got 'f1'.",
     "pretrain --column 0": "Invalid value: --column must be named as in the first row, or counted from 1, got '0'"
     + HELP,
     "summarize --how shrink": "Invalid value: --how must be one of keep, rewrite, got 'shrink'" + HELP,

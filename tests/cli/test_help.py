@@ -54,10 +54,12 @@ def test_every_option_says_what_it_is_and_its_default(names):
             assert len(states) == 1, said
 
 
-MODELS = {"translate": translate.MODELS, "tag": encoder_job.MODELS, "classify": encoder_job.MODELS,
-          "pretrain": encoder_job.MODELS, "summarize": (*encoder_job.MODELS, *translate.MODELS)}  # fmt: skip
-METRICS = {"translate": translate.METRICS, "tag": encoder_job.METRICS, "classify": encoder_job.METRICS,
-           "pretrain": ("loss", "accuracy"), "summarize": (*encoder_job.METRICS, *translate.METRICS)}  # fmt: skip
+JOB_CLASSES = {
+    "translate": (translate.Job,), "tag": (TagJob,), "classify": (ClassifyJob,), "pretrain": (PretrainJob,),
+    "summarize": (SummarizeJob, RewriteJob),
+}  # fmt: skip
+MODELS = {name: [x for kind in kinds for x in kind.models] for name, kinds in JOB_CLASSES.items()}
+METRICS = {name: [x for kind in kinds for x in kind.metrics] for name, kinds in JOB_CLASSES.items()}
 VALUES = {
     "schedule": SCHEDULES, "precision": PRECISIONS, "tokens": (*LEAST, "auto"), "form": ("NFC", "NFKC"),
     "preset": encoder.PRESETS, "pooling": encoder.POOLINGS, "how": train_summarize.HOWS,
@@ -93,7 +95,7 @@ def find(names, name):
 
 
 JOBS = {
-    "translate": (train_translate.SAID, [translate.Job.default(x) for x in translate.MODELS]),
+    "translate": (train_translate.SAID, [translate.Job.default(x) for x in translate.Job.models]),
     "tag": (train_tag.SAID, [TagJob.default(x) for x in encoder_job.MODELS] + [TagJob.default(start="hf:x")]),
     "classify": (
         train_classify.SAID, [ClassifyJob.default(x) for x in encoder_job.MODELS] + [ClassifyJob.default(start="hf:x")],
@@ -104,7 +106,7 @@ JOBS = {
     "summarize": (
         train_summarize.SAID,
         [SummarizeJob.default(x) for x in encoder_job.MODELS] + [SummarizeJob.default(start="hf:x")]
-        + [RewriteJob.default(x) for x in translate.MODELS],
+        + [RewriteJob.default(x) for x in translate.Job.models],
     ),
 }  # fmt: skip
 
@@ -119,7 +121,7 @@ def test_defaults_are_those_of_the_jobs(name):
         values = {getattr(job.recipe if is_recipe else job, key) for job in jobs}
         shown = {value if isinstance(value, str) else f"{value:g}" for value in values}
         # names of models say for which
-        others = {*translate.MODELS, "from", "a", "BERT", "rewrite"}
+        others = {*translate.Job.models, "from", "a", "BERT", "rewrite"}
         assert set(re.findall(r"[\w.-]+", said[key])) - others == shown, key
     if "lowercase" in said:
         cases = {"lower case" if job.lowercase else "keep case" for job in jobs}

@@ -10,7 +10,8 @@ import pytest
 from regard.core import RegardError
 from regard.data.scripts import is_unspaced
 from regard.extras import install
-from regard.tasks.metrics.translation import choose_cut, evaluate, score
+from regard.tasks.metrics.translation import choose_cut, score
+from regard.tasks.text.translator_scores import evaluate
 from tests.cli.small import PAIRS, build
 
 SAID = ["the cat sat on the mat .", "How is the weather in Xi'an", "i want noodles", "please wait here"]

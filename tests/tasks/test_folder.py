@@ -18,7 +18,7 @@ SETTINGS = {"task": "x", "model": "a", "recipe": {"lr": 0.1, "schedule": "consta
 
 @pytest.fixture
 def folder(tmp_path):
-    return RunFolder(tmp_path / "runs" / "a")
+    return RunFolder(tmp_path / "runs" / "a", files=("tokenizer.json",))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_folder_that_came_to_nothing_is_not_left(folder):
 
 def test_killed_before_the_first_save_it_begins_anew(folder):
     folder.path.mkdir(parents=True)
-    for name in (".lock", ".resume.json.x"):
+    for name in (".lock", ".resume.json.x1y2z3_4"):
         (folder.path / name).write_text("")
     with folder.hold():
         folder.begin({"other": 1})

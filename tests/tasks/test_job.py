@@ -11,10 +11,11 @@ import torch
 from regard import RegardError
 from regard.data import UNK
 from regard.models.encoder import Config, Encoder
-from regard.tasks.reading.encoder_job import MODELS, EncoderJob, check_changes
+from regard.tasks.reading.encoder_job import MODELS, EncoderJob
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.text.tag import TaggedCorpus, TagJob
+from regard.tasks.training.job import check_changes
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, TINY, build, make, mood_job, read_pieces, tag_job
 
 pytest.importorskip("tokenizers")
@@ -58,11 +59,13 @@ def test_wrong_changes_are_named():
         message = refuse(make(TagJob, **{name: 3}).build, lexicon, TAGS)
         assert message.startswith(f"attention has no setting '{name}' to change; it has ")
         assert message.endswith(" and others.")
-    assert refuse(check_changes, "gru", Config, {"num_layers": 1001}) == "num_layers must be at most 1000, got 1001."
-    assert refuse(check_changes, "gru", Config, {"num_hiddens": 2.0**21}) == (
+    assert (
+        refuse(check_changes, "gru", Config, {"num_layers": 1001}, ()) == "num_layers must be at most 1000, got 1001."
+    )
+    assert refuse(check_changes, "gru", Config, {"num_hiddens": 2.0**21}, ()) == (
         "num_hiddens must be at most 1048576, got 2097152.0."
     )
-    assert check_changes("gru", Config, {"num_hiddens": 2**20}) == {"num_hiddens": 2**20}
+    assert check_changes("gru", Config, {"num_hiddens": 2**20}, ()) == {"num_hiddens": 2**20}
     assert refuse(make(TagJob, num_heads=3).build, lexicon, TAGS) == (
         "Config num_hiddens=8 must be a multiple of num_heads=3."
     )
@@ -192,7 +195,7 @@ def test_corpora_read_what_they_are_told(tmp_path):
     first, second, third = (str(tmp_path / name) for name in ("a.txt", "a.csv", "a.jsonl"))
     tagged = [(("the", "cat"), ("DET", "NOUN")), (("sat",), ("VERB",))]
     assert list(TaggedCorpus().open((first, first))) == tagged * 2
-    assert TaggedCorpus().read_text(tagged[0]) == "the cat"
+    assert TaggedCorpus().read_key(tagged[0]) == "the cat"
     assert list(LabelledCorpus(columns=("said", "mood")).open((second,))) == [("one", "good"), ("two", "bad")]
     assert list(LabelledCorpus(columns=(2, 1)).open((second,)))[-1] == ("two", "bad")
     assert list(LabelledCorpus(keys=("x", "y")).open((third,))) == [("one", "1")]

@@ -15,13 +15,14 @@ from regard import RegardError
 from regard.data.rows import NO_LABEL
 from regard.extras import install
 from regard.models import seq2seq
-from regard.tasks.reading.labelling import LabelTask, list_labels, open_scores, read_examples, train_labels
+from regard.tasks.reading.labelling import LabelTask, list_labels, open_scores, read_examples
 from regard.tasks.reading.predict import find_logits, part_sentence
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.text.tag import TagJob
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.machine import Machine
+from regard.tasks.training.run import train
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, VOCAB, build, make, mood_job, read_pieces, tag_job
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
@@ -196,7 +197,7 @@ def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):
         "60 texts to learn from, 60 to validate by, none for the test; labels: a (20), b (20), c (20).",
         "step 1",
     ):
-        train_labels(job, str(tmp_path / "run"), Machine("cpu"))
+        train(job, str(tmp_path / "run"), Machine("cpu"))
         lines = capsys.readouterr().err.splitlines()
         assert [line for line in lines if "to learn from" in line] == ([said] if "learn" in said else [])
     # words that it is validated by are none that it has learned
@@ -227,15 +228,19 @@ def test_settings_know_the_data(prepare, name):
     ]
     assert len(set(digests)) == 3
     assert digests[0] == task.settings["data_digest"]
-    # as it has always been, so that runs that are begun go on
-    assert digests[0] == hashlib.sha256(repr((task.train, task.valid)).encode()).hexdigest()[:16]
+    # runs that earlier versions began, which took the printed form, go on
+    before = hashlib.sha256(repr((task.train, task.valid)).encode()).hexdigest()[:16]
+    task.recall({"data_digest": before})
+    assert task.settings["data_digest"] == before
+    task.recall({"data_digest": digests[1]})
+    assert task.settings["data_digest"] == digests[0]
 
 
 @EACH
 def test_data_are_digested_once(prepare, name, monkeypatch):
     task = prepare(name)
     expected = task.settings
-    monkeypatch.setattr("regard.tasks.reading.vocabulary.Encoded.__repr__", None)
+    monkeypatch.setattr("regard.tasks.training.run.digest_data", None)
     assert task.settings == expected
 
 

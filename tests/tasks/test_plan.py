@@ -62,13 +62,13 @@ def test_damaged_settings(begin, tmp_path, entries):
 
 
 def test_documents_are_counted_by_what_is_cut_of_them(tmp_path):
-    from regard.tasks.text.pretrain import train_pretrained
+    from regard.tasks.training.run import train
 
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(f"line {n} of {d}" for n in range(30)) for d in range(12)))
     corpus = TextCorpus(data=(str(tmp_path / "a.txt"),))
     changes = {"num_hiddens": 8, "ffn_num_hiddens": 8, "num_heads": 1, "num_layers": 1}
     job = PretrainJob.default(corpus=corpus, has_next=True, changes=changes, recipe={"max_steps": 1}, max_length=16)
-    train_pretrained(job, str(tmp_path / "run"), is_shown=False)
+    train(job, str(tmp_path / "run"), is_shown=False)
     kept = RunFolder(tmp_path / "run").read_settings()
     # of twelve documents there would be four
     assert kept["batch_size"] > 4

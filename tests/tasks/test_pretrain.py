@@ -22,11 +22,12 @@ from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.reading.warm_start import open_start
 from regard.tasks.text.classify import ClassifyJob
 from regard.tasks.text.filler import Filler
-from regard.tasks.text.pretrain import PretrainTask, train_pretrained
+from regard.tasks.text.pretrain import PretrainTask
 from regard.tasks.text.pretrain_job import PretrainJob, TextCorpus
 from regard.tasks.text.tagger import Tagger
 from regard.tasks.training.folder import STATE
 from regard.tasks.training.machine import Machine
+from regard.tasks.training.run import train
 from regard.tasks.training.state import load_state
 
 for package in ("lightning", "tokenizers", "safetensors"):
@@ -204,10 +205,10 @@ def test_a_validation_hides_the_same_and_training_other_words_each_epoch(make):
 @pytest.mark.parametrize("has_next", [False, True])
 def test_a_run_ends_with_the_same_bits_when_it_was_stopped(make, tmp_path, has_next):
     job = make(has_next=has_next, has_letters=has_next, recipe={"max_steps": 2})
-    train_pretrained(job, str(tmp_path / "a"), CPU, is_shown=False)
+    train(job, str(tmp_path / "a"), CPU, is_shown=False)
     longer = dataclasses.replace(job, recipe=dataclasses.replace(job.recipe, max_steps=4))
     for name in ("a", "b"):
-        standing = train_pretrained(longer, str(tmp_path / name), CPU, is_shown=False)
+        standing = train(longer, str(tmp_path / name), CPU, is_shown=False)
     assert set(standing.history[-1]) >= {"valid_loss", "valid_perplexity", "valid_accuracy"}
     assert ("valid_next" in standing.history[-1]) == has_next
     states = [load_state(tmp_path / name / STATE)["model"] for name in ("a", "b")]
@@ -220,7 +221,7 @@ def test_a_run_ends_with_the_same_bits_when_it_was_stopped(make, tmp_path, has_n
 
 def test_others_start_from_a_run(make, tmp_path):
     folder = str(tmp_path / "words")
-    train_pretrained(make(has_next=True), folder, CPU, is_shown=False)
+    train(make(has_next=True), folder, CPU, is_shown=False)
     trunk, lexicon = open_start(folder)
     assert lexicon.is_framed
     classifier = ClassifyJob(start=folder).build(lexicon, ("bad", "good"), trunk)
@@ -231,7 +232,7 @@ def test_others_start_from_a_run(make, tmp_path):
     assert torch.equal(more.words.dense.weight, trunk.words.dense.weight)
     assert more.next_sentence is None
     job = make(start=folder, recipe={"max_steps": 1, "validate_every": 1, "lr": 1e-9})
-    again = train_pretrained(job, str(tmp_path / "more"), CPU, is_shown=False)
+    again = train(job, str(tmp_path / "more"), CPU, is_shown=False)
     assert again.step == 1
     assert torch.allclose(load_pretrained(tmp_path / "more").words.dense.weight, trunk.words.dense.weight, atol=1e-6)
 
@@ -274,14 +275,14 @@ def test_letters_of_texts_without_spaces_are_guessed(tmp_path):
     file.write_text("".join(f"我{a}爱{b}\n" for a in "很也不都" for b in "吃喝看听写读"), encoding="utf-8")
     job = PretrainJob(corpus=TextCorpus((str(file),), held_out=0.3), changes=TINY, batch_size=8)
     job = dataclasses.replace(job, recipe=dataclasses.replace(job.recipe, max_steps=1))
-    train_pretrained(job, str(tmp_path / "run"), CPU, is_shown=False)
+    train(job, str(tmp_path / "run"), CPU, is_shown=False)
     found = Filler.load(tmp_path / "run", "cpu").fill("我很___吃")
     assert (len(found.guesses), len(found.text)) == (1, 4)
 
 
 def test_what_cannot_be(make, data, tmp_path):
     assert refuse(PretrainJob, rate=1.5) == "rate, the part of the tokens to hide, must lie in (0, 1), got 1.5."
-    assert refuse(PretrainJob, metric="f1") == "metric must be loss or accuracy where words are guessed, got 'f1'."
+    assert refuse(PretrainJob, metric="f1") == "metric must be one of loss, accuracy, got 'f1'."
     assert refuse(PretrainJob, changes={"has_next": True}) == (
         "has_next=True cannot be where has_next is False: leave it out."
     )
@@ -307,7 +308,7 @@ def test_what_cannot_be(make, data, tmp_path):
         "batches need a validation text for each of 1 processes, got 0 validation texts, 0 of them too long: give more,"
         " or raise max_length and max_tokens."
     )
-    train_pretrained(make(recipe={"max_steps": 1}), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(recipe={"max_steps": 1}), str(tmp_path / "run"), CPU, is_shown=False)
     assert refuse(Tagger.load, tmp_path / "run") == (
         f"{tmp_path / 'run'} is no run that gives tags, it is one of pretrain: name another."
     )
@@ -327,7 +328,7 @@ def test_a_bert_reads_on(make, tmp_path, has_next):
         WordPiece.from_vocab(vocab).save(tmp_path / name / "tokenizer.json")
     start = f"hf:{tmp_path / 'bert'}"
     job = make(start=start, has_next=has_next, recipe={"max_steps": 1, "validate_every": 1, "lr": 1e-9})
-    train_pretrained(job, str(tmp_path / "run"), CPU, is_shown=False)
+    train(job, str(tmp_path / "run"), CPU, is_shown=False)
     found = load_pretrained(tmp_path / "run")
     # what nothing asks is left behind
     assert (found.config.has_next, found.config.has_pooler) == (has_next, has_next)

@@ -10,7 +10,6 @@ from regard.models import encoder, seq2seq, transformer
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classify import ClassifyJob
 from regard.tasks.text.pretrain_job import PretrainJob
-from regard.tasks.text.settings import list_settings
 from regard.tasks.text.summarize_job import RewriteJob, SummarizeJob
 from regard.tasks.text.tag import TagJob
 from regard.tasks.text.translate import build_model
@@ -61,7 +60,7 @@ def test_all_are_listed_and_all_values_are_taken(name):
     job, built = make(kind, model, small)
     config = built.config
     known = {x.name for x in fields(config)}
-    settings = list_settings(job)
+    settings = job.list_settings()
     assert {one.name for one in settings} == known - decided
     for one in settings:
         # what is shown is what is built
@@ -82,7 +81,7 @@ def test_all_are_listed_and_all_values_are_taken(name):
 )
 def test_what_is_not_listed_is_refused(values, value):
     """The ranges that are shown are those that are held."""
-    found = [one.name for one in list_settings(ClassifyJob.default()) if one.values == values]
+    found = [one.name for one in ClassifyJob.default().list_settings() if one.values == values]
     assert found
     for name in found:
         with pytest.raises(ValueError, match=name):
@@ -91,13 +90,14 @@ def test_what_is_not_listed_is_refused(values, value):
 
 def test_presets_and_changes_are_shown():
     shown = {
-        one.name: one.value for one in list_settings(Job.default("transformer", preset="base", changes={"bias": False}))
+        one.name: one.value
+        for one in Job.default("transformer", preset="base", changes={"bias": False}).list_settings()
     }
     assert (shown["num_hiddens"], shown["num_encoder_layers"], shown["bias"]) == (512, 6, False)
-    shown = {one.name: one.value for one in list_settings(TagJob.default("gru", preset="small"))}
+    shown = {one.name: one.value for one in TagJob.default("gru", preset="small").list_settings()}
     # what suits a task is its default
     assert (shown["num_hiddens"], shown["word_dropout"], shown["scales_embedding"]) == (256, 0.1, False)
-    assert {one.name for one in list_settings(PretrainJob.default(has_next=True))}.isdisjoint({"pooling", "num_types"})
+    assert {one.name for one in PretrainJob.default(has_next=True).list_settings()}.isdisjoint({"pooling", "num_types"})
 
 
 def test_every_field_of_a_config_says_what_it_is():
@@ -112,7 +112,7 @@ def test_a_start_decides_most(tmp_path):
     trunk.save_pretrained(tmp_path)
     LEXICON.save(tmp_path)
     begun = TagJob.default(start=str(tmp_path))
-    shown = {one.name: one.value for one in list_settings(begun)}
+    shown = {one.name: one.value for one in begun.list_settings()}
     assert sorted(shown) == ["attention_dropout", "dropout", "embed_dropout", "ffn_dropout", "max_len", "pooling",
                              "start_std", "token_dropout", "word_dropout"]  # fmt: skip
     for name, value in shown.items():

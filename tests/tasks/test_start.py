@@ -15,7 +15,6 @@ from regard.data.wordpiece import WordPiece
 from regard.models import seq2seq
 from regard.models.bert import Bert
 from regard.models.encoder import Config, Encoder
-from regard.tasks.reading.labelling import train_labels
 from regard.tasks.reading.warm_start import (
     find_limit,
     load_labeller,
@@ -32,6 +31,7 @@ from regard.tasks.text.translator import Translator
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.machine import Machine
 from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.run import train
 from tests.tasks.reading import LABELLED, TAGGED, TAGS, TINY, make, read_pieces, save
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
@@ -182,21 +182,21 @@ def test_a_run_from_a_start_goes_on_with_its_own_files(runs, tmp_path, monkeypat
     corpus = TaggedCorpus((str(data),), (str(data),))
     # letters are read as the start reads them, whatever is told
     job = TagJob(start=str(start), corpus=corpus, recipe=recipe, batch_size=8, has_letters=False)
-    train_labels(job, str(tmp_path / "run"), CPU, is_shown=False)
+    train(job, str(tmp_path / "run"), CPU, is_shown=False)
     trunk, tagger = open_start(str(start))[0], Tagger.load(tmp_path / "run", "cpu")
     # all but what it says was taken over, and hardly moved
     assert tagger.model.embedding.weight.allclose(trunk.embedding.weight, atol=1e-6)
     assert tagger.lexicon.is_framed
     assert (tmp_path / "run" / "letters.json").read_bytes() == (start / "letters.json").read_bytes()
     more = replace(job, recipe=replace(recipe, max_steps=3))
-    assert train_labels(more, str(tmp_path / "run"), CPU, is_shown=False).step == 3
+    assert train(more, str(tmp_path / "run"), CPU, is_shown=False).step == 3
     # another name of the same folder
     monkeypatch.chdir(tmp_path)
     other = replace(job, start="./start/", recipe=replace(recipe, max_steps=4))
-    assert train_labels(other, str(tmp_path / "run"), CPU, is_shown=False).step == 4
+    assert train(other, str(tmp_path / "run"), CPU, is_shown=False).step == 4
     # what it reads is its own by now
     train_tokenizer(["x y z"], "words").save(tmp_path / "run" / "tokenizer.json")
-    assert "other examples" in refuse(train_labels, more, str(tmp_path / "run"), CPU, is_shown=False)
+    assert "other examples" in refuse(train, more, str(tmp_path / "run"), CPU, is_shown=False)
 
 
 def test_a_bert_and_its_tokenizer_are_of_one_make(tmp_path):

@@ -16,10 +16,11 @@ from regard.models.encoder import Config, Encoder
 from regard.tasks.reading.labelling import list_labels
 from regard.tasks.reading.pairs import Corpus
 from regard.tasks.reading.vocabulary import Lexicon
-from regard.tasks.text.summarize import KeepTask, train_summarizer
+from regard.tasks.text.summarize import KeepTask
 from regard.tasks.text.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
 from regard.tasks.text.summarizer import Summarizer, Summary, choose, find_ratio, keep_all, lead, score_summaries
 from regard.tasks.training.machine import Machine
+from regard.tasks.training.run import train
 
 for package in ("lightning", "tokenizers", "safetensors", "torchmetrics"):
     pytest.importorskip(package)
@@ -124,7 +125,7 @@ def test_the_most_probable_words_in_their_order():
 
 def test_a_run_that_keeps_words_is_used(make, tmp_path):
     job = make(recipe={"max_steps": 80, "validate_every": 80, "lr": 0.01}, changes={**TINY, "num_hiddens": 32})
-    standing = train_summarizer(job, str(tmp_path / "run"), CPU, is_shown=False)
+    standing = train(job, str(tmp_path / "run"), CPU, is_shown=False)
     # words are enough to tell in nearly all telegrams
     assert standing.history[-1]["valid_f1"] > 95
     assert set(standing.history[-1]) >= {"valid_accuracy", "valid_kept"}
@@ -157,7 +158,7 @@ def test_a_run_that_writes_anew_is_used(make, tmp_path):
     pytest.importorskip("sacrebleu")
     job = make(RewriteJob, metric="exact")
     assert (job.task, job.is_shared, Corpus in type(job.corpus).__mro__) == ("summarize", True, True)
-    train_summarizer(job, str(tmp_path / "run"), CPU, is_shown=False)
+    train(job, str(tmp_path / "run"), CPU, is_shown=False)
     training = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["training"]
     assert (training["task"], training["has_target_tokenizer"]) == ("summarize", False)
     summarizer = Summarizer.load(tmp_path / "run", "cpu")

@@ -15,11 +15,12 @@ from regard.data import Tokenizer
 from regard.data.phrasebook import draw_pairs
 from regard.tasks.reading.pairs import Corpus
 from regard.tasks.text import translate, translate_job
-from regard.tasks.text.translate import TranslateTask, build_model, train_tokenizers, train_translator
+from regard.tasks.text.translate import TranslateTask, build_model, train_tokenizers
 from regard.tasks.text.translate_job import Job
 from regard.tasks.text.translator import Translator
 from regard.tasks.training.machine import Machine
 from regard.tasks.training.recipe import Recipe
+from regard.tasks.training.run import train
 from regard.tasks.training.state import load_state
 
 for package in ("lightning", "tokenizers", "safetensors", "sacrebleu"):
@@ -67,7 +68,7 @@ def test_what_suits_a_model():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("model", translate_job.MODELS)
+@pytest.mark.parametrize("model", translate_job.Job.models)
 def test_the_loss_by_its_formula(make, model, smoothing):
     task = prepare(make(model, label_smoothing=smoothing))
     task.model.eval()
@@ -185,9 +186,9 @@ def test_settings_that_make_no_model(make, monkeypatch):
         assert len(str(error.value)) <= 200
 
 
-@pytest.mark.parametrize("model", translate_job.MODELS)
+@pytest.mark.parametrize("model", translate_job.Job.models)
 def test_from_end_to_end(make, tmp_path, model, capsys):
-    standing = train_translator(make(model), str(tmp_path / "run"), CPU)
+    standing = train(make(model), str(tmp_path / "run"), CPU)
     assert (standing.step, standing.ended) == (6, "steps")
     files = {".lock", "config.json", "curves.png", "metrics.jsonl", "model.safetensors", "resume.json",
              "resume.safetensors", "tokenizer.json", "target_tokenizer.json"}  # fmt: skip
@@ -220,7 +221,7 @@ def _double():
 def test_against_a_plain_loop(make, tmp_path):
     job = make("transformer", recipe={"lr": 0.01, "schedule": "constant", "warmup": 0, "clip": 0.5, "max_steps": 8},
                changes={"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "dropout": 0.0})  # fmt: skip
-    train_translator(job, str(tmp_path / "run"), dataclasses.replace(CPU, precision="64-true"), is_shown=False)
+    train(job, str(tmp_path / "run"), dataclasses.replace(CPU, precision="64-true"), is_shown=False)
     task = prepare(job)
     model = task.model.double()
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, (0.9, 0.98), weight_decay=1e-4)
@@ -237,31 +238,31 @@ def test_against_a_plain_loop(make, tmp_path):
 
 
 def test_it_goes_on_where_data_and_folder_are_moved(make, tmp_path):
-    train_translator(make(recipe={"max_steps": 9}), str(tmp_path / "whole"), CPU, is_shown=False)
-    train_translator(make(recipe={"max_steps": 5}), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(recipe={"max_steps": 9}), str(tmp_path / "whole"), CPU, is_shown=False)
+    train(make(recipe={"max_steps": 5}), str(tmp_path / "run"), CPU, is_shown=False)
     shutil.move(tmp_path / "run", tmp_path / "moved")
     job = make(recipe={"max_steps": 9})
     shutil.move(tmp_path / "pairs.tsv", tmp_path / "renamed.tsv")
     moved = dataclasses.replace(job.corpus, data=(str(tmp_path / "renamed.tsv"),))
-    standing = train_translator(dataclasses.replace(job, corpus=moved), str(tmp_path / "moved"), CPU, is_shown=False)
+    standing = train(dataclasses.replace(job, corpus=moved), str(tmp_path / "moved"), CPU, is_shown=False)
     assert standing.step == 9
     states = [load_state(tmp_path / name / "resume.safetensors")["model"] for name in ("whole", "moved")]
     assert all(torch.equal(x, states[1][name]) for name, x in states[0].items())
     # other sentences are another run
     (tmp_path / "renamed.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in PAIRS), encoding="utf-8")
     with pytest.raises(RegardError, match="was begun with other examples than it is given now"):
-        train_translator(dataclasses.replace(job, corpus=moved), str(tmp_path / "moved"), CPU, is_shown=False)
+        train(dataclasses.replace(job, corpus=moved), str(tmp_path / "moved"), CPU, is_shown=False)
 
 
 def test_another_precision_is_another_run(make, tmp_path):
-    train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(), str(tmp_path / "run"), CPU, is_shown=False)
     double = dataclasses.replace(CPU, precision="64-true")
     with pytest.raises(RegardError, match=r'was begun with precision="32-true", now it is "64-true": name a new'):
-        train_translator(make(), str(tmp_path / "run"), double, is_shown=False)
+        train(make(), str(tmp_path / "run"), double, is_shown=False)
 
 
 def test_long_pairs_are_left_out_and_said(make, tmp_path, capsys):
-    train_translator(make(max_length=8), str(tmp_path / "run"), CPU)
+    train(make(max_length=8), str(tmp_path / "run"), CPU)
     said = capsys.readouterr().err.splitlines()[1]
     assert said.endswith(" of 70 pairs are too long for max_length or max_tokens: left out.")
     assert 0 < int(said.split()[0]) < 70
@@ -270,23 +271,23 @@ def test_long_pairs_are_left_out_and_said(make, tmp_path, capsys):
 @pytest.mark.parametrize("change", [{"max_length": 1}, {"max_tokens": 2}, {"changes": {"hiddens": 1}}])
 def test_what_cannot_work_leaves_nothing(make, tmp_path, change):
     with pytest.raises(RegardError):
-        train_translator(make(**change), str(tmp_path / "runs" / "x"), CPU, is_shown=False)
+        train(make(**change), str(tmp_path / "runs" / "x"), CPU, is_shown=False)
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_damaged_tokenizer(make, tmp_path):
-    train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(), str(tmp_path / "run"), CPU, is_shown=False)
     for name in ("target_tokenizer.json", "tokenizer.json"):
         file = tmp_path / "run" / name
         before = file.read_bytes()
         file.write_bytes(before[:40])
         with pytest.raises(RegardError, match=rf"{name} is not a tokenizer.*: restore it, or train again\.$"):
-            train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+            train(make(), str(tmp_path / "run"), CPU, is_shown=False)
         file.write_bytes(before)
     assert Tokenizer.load(tmp_path / "run" / "tokenizer.json").vocab_size > 4
     (tmp_path / "run" / "target_tokenizer.json").unlink()
     with pytest.raises(RegardError) as error:
-        train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+        train(make(), str(tmp_path / "run"), CPU, is_shown=False)
     assert str(error.value) == (
         f"{tmp_path / 'run' / 'target_tokenizer.json'} is not there, which this run began with: restore it, or name a"
         " new folder."
@@ -295,24 +296,24 @@ def test_a_damaged_tokenizer(make, tmp_path):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_a_model_that_is_lost_or_damaged(make, tmp_path, name):
-    train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(), str(tmp_path / "run"), CPU, is_shown=False)
     file = tmp_path / "run" / name
     whole = file.read_bytes()
     fix = "restore it, or begin in a new folder, for the best weights are nowhere else."
     for raw in (None, b"", whole[:-40]):
         file.unlink() if raw is None else file.write_bytes(raw)
         with pytest.raises(RegardError) as error:
-            train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False)
+            train(make(), str(tmp_path / "run"), CPU, is_shown=False)
         line = str(error.value)
         assert line.startswith("…" if len(str(file)) > 100 else str(file))
         assert line.endswith(f"/{name} {'is not there' if raw is None else 'is damaged'}: {fix}")
     file.write_bytes(whole)
-    assert train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False).ended == "steps"
+    assert train(make(), str(tmp_path / "run"), CPU, is_shown=False).ended == "steps"
 
 
 def test_a_shared_tokenizer_stays_shared(make, tmp_path):
     job = make(source_tokens="words", target_tokens="words", is_shared=True)
-    train_translator(job, str(tmp_path / "run"), CPU, is_shown=False)
+    train(job, str(tmp_path / "run"), CPU, is_shown=False)
     shutil.copy(tmp_path / "run" / "tokenizer.json", tmp_path / "run" / "target_tokenizer.json")
     source, target = translate.load_tokenizers(translate.RunFolder(tmp_path / "run"))
     assert source is target
@@ -320,14 +321,14 @@ def test_a_shared_tokenizer_stays_shared(make, tmp_path):
 
 def test_logs_for_tensorboard(make, tmp_path):
     pytest.importorskip("tensorboard")
-    train_translator(make(), str(tmp_path / "run"), CPU, is_shown=False, logs=True)
+    train(make(), str(tmp_path / "run"), CPU, is_shown=False, logs=True)
     assert any(name.startswith("events.") for name in os.listdir(tmp_path / "run" / "logs"))
     # and once more, in a folder that has them
-    assert train_translator(make(recipe={"max_steps": 7}), str(tmp_path / "run"), CPU, is_shown=False, logs=True)
+    assert train(make(recipe={"max_steps": 7}), str(tmp_path / "run"), CPU, is_shown=False, logs=True)
 
 
 def test_the_settings_are_kept_with_the_model(make, tmp_path):
-    train_translator(make(joiner="@@ "), str(tmp_path / "run"), CPU, is_shown=False)
+    train(make(joiner="@@ "), str(tmp_path / "run"), CPU, is_shown=False)
     training = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
     assert training["joiner"] == "@@ "
     # what was left open fits 6 steps

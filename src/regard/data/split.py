@@ -1,4 +1,4 @@
-"""Training, validation and test parts by a hash of the source sentence, so that near-duplicates stay together."""
+"""Training, validation and test parts: by a hash of what an example says, evenly by label, or by masks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import hashlib
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from regard.core import RegardError
+from regard.data.subset import Subset
 
 Part = Literal["train", "valid", "test"]
 # to validate by more than this takes longer and tells no more
@@ -18,11 +19,14 @@ MOST_HELD_OUT = 2000
 
 
 class Split(NamedTuple):
-    """Pairs, or other examples, by part, each in the order they came."""
+    """Pairs, or other examples, by part, each in the order they came.
 
-    train: list[Any]
-    valid: list[Any]
-    test: list[Any]
+    Of a list or an iterator the parts are lists, of another sequence `Subset`s, which make examples when asked.
+    """
+
+    train: Sequence[Any]
+    valid: Sequence[Any]
+    test: Sequence[Any]
 
 
 def split(
@@ -39,10 +43,40 @@ def split(
     or the other pairs. So the fractions are met up to chance, and data that comes later moves nothing. Of examples that
     are no pairs, `key` makes the sentence.
     """
-    parts = Split([], [], [])
-    for pair in pairs:
-        getattr(parts, find_part(key(pair), test=test, valid=valid, seed=seed)).append(pair)
-    return parts
+    rows = _open(pairs)
+    return _pick(rows, [find_part(key(row), test=test, valid=valid, seed=seed) for row in rows])
+
+
+def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) -> Split:
+    """The parts of one whole, as the nodes of a graph, by what mask each is True in; none of them is read alone.
+
+    >>> parts = split_by_masks("abcd", {"train": [1, 1, 0, 0], "valid": [0, 0, 1, 0], "test": [0, 0, 0, 1]})
+    >>> [list(part) for part in parts], parts.train.source
+    ([['a', 'b'], ['c'], ['d']], 'abcd')
+    """
+    found: dict[str, list[int]] = {}
+    for part in Split._fields:
+        mask = list(masks.get(part, ()))  # type: ignore[call-overload]
+        if mask and len(mask) != len(source):
+            raise RegardError(f"the mask of {part} must be of all {len(source)}, got {len(mask)}.")
+        found[part] = [number for number, is_in in enumerate(mask) if is_in]
+    if both := set(found["train"]).intersection(found["valid"] + found["test"]):
+        raise RegardError(f"masks must not share what is learned from with the other parts, all have {min(both)}.")
+    return Split(*(Subset(source, numbers, is_whole=True) for numbers in found.values()))
+
+
+def _open(examples: Iterable[Any]) -> Sequence[Any]:
+    return examples if isinstance(examples, Sequence) else list(examples)
+
+
+def _pick(rows: Sequence[Any], places: Iterable[str]) -> Split:
+    """The parts, by the part of each row."""
+    found: dict[str, list[int]] = {part: [] for part in Split._fields}
+    for number, part in enumerate(places):
+        found[part].append(number)
+    if isinstance(rows, list):
+        return Split(*([rows[number] for number in numbers] for numbers in found.values()))
+    return Split(*(Subset(rows, numbers) for numbers in found.values()))
 
 
 def split_evenly(
@@ -59,18 +93,20 @@ def split_evenly(
     Which they are depends on their texts, labels and `seed`, not on their order or the machine; texts that `fold` makes
     equal stay together. Of each label a text is learned from, and all texts where there are fewer than three.
     """
-    rows = list(examples)
+    rows = _open(examples)
     if held_out is None:
         count = max(1, min(len(rows) // 5, max(round(math.sqrt(len(rows))), len(rows) // 20), MOST_HELD_OUT))
     else:
         count = math.ceil(held_out * len(rows))
-    groups: dict[str, list[int]] = defaultdict(list)
+    # each is read once: it may be made anew whenever it is asked for
+    groups, labels = defaultdict[str, list[int]](list), list[str]()
     for number, row in enumerate(rows):
         groups[fold(key(row))].append(number)
+        labels.append(label(row))
     strata: dict[str, list[str]] = defaultdict(list)
     for text, numbers in groups.items():
         # one that has two labels is of the first, whatever the order
-        strata[min(label(rows[number]) for number in numbers)].append(text)
+        strata[min(labels[number] for number in numbers)].append(text)
     sizes = {name: sum(len(groups[text]) for text in texts) for name, texts in strata.items() if len(texts) > 2}
     places = dict.fromkeys(range(len(rows)), "train")
     held = {"valid": 0, "test": 0}
@@ -90,10 +126,7 @@ def split_evenly(
         if count and not held[part] and spare:
             text = min(spare, key=lambda text: (len(groups[text]), _place(text, seed)))
             places.update(dict.fromkeys(groups[text], part))
-    parts = Split([], [], [])
-    for number, part in places.items():
-        getattr(parts, part).append(rows[number])
-    return parts
+    return _pick(rows, places.values())
 
 
 def _share_out(count: int, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -27,9 +27,9 @@ class Entry:
     device)` opens a trained run; `scorer` and `look` are functions. `train` and `ask` are commands of the command line,
     `ask` by the name `command`; without them the command line makes its own, of the settings of `job` and `reader` and
     of the loader's `answer`. `scoring` is a dataclass of options that `evaluate` has for this task, `look_options` are
-    those of `look`. `scene` is what a look shows: "text", "image" or "graph". `units` are what a run is asked, `measures`
-    says in a sentence what the scorer does, and `sample` is a thing that a run can be asked, as the shell takes it. `models` are those that are taken for this task's where they do not name one: type and
-    head.
+    those of `look`. `scene` is what a look shows: "text", "image" or "graph". `units` are what a run is asked,
+    `measures` says in a sentence what the scorer does, and `sample` is a thing that a run can be asked, as the shell
+    takes it. `models` are those that are taken for this task's where they do not name one: type and head.
     """
 
     name: str

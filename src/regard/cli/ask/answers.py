@@ -78,8 +78,8 @@ def check_run(run: str | Path, device: str, task: str | None = None) -> None:
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
+    check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
     if str(run).startswith(OTHER):
-        check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
         return
     check_kept(run)
     if task is not None and (entry := find_entry(run)).name != task:

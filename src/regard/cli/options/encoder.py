@@ -28,7 +28,7 @@ class Texts:
 
     data: Annotated[
         list[str] | None,
-        Some("FILE", "Training data; repeat for more files.  [default: the built-in phrasebook]"),
+        Some("FILE", "Training data; repeat for more files.  [default: {builtin}]"),
     ] = None
     valid: Valid = None
     held_out: HeldOut = None

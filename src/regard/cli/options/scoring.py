@@ -130,7 +130,7 @@ def join_options(kinds: Iterable[type[Scoring]]) -> type[Any]:
     >>> [x.name for x in fields(join_options([TagScoring, TextScoring, LabelScoring]))]
     ['output', 'column', 'columns', 'keys', 'header']
     """
-    found = {}
+    found: dict[str, Any] = {}
     for kind in kinds:
         hints = get_type_hints(kind, include_extras=True)
         found |= {x.name: (x.name, hints[x.name], field(default=x.default)) for x in fields(kind)}

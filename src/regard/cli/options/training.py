@@ -210,9 +210,7 @@ def hush() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def close(
-    standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test: bool = True, is_shown: bool
-) -> int:
+def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
     """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
     import signal
 

@@ -20,6 +20,7 @@ EXAMPLES = """\
 
 # defaults that a test compares with the job's
 SAID = {
+    "builtin": "the built-in phrasebook",
     "epochs": "10", "lr": "0.001; from a BERT 0.0001", "schedule": "cosine; from a BERT linear", "weight_decay": "0.01",
     "average": "0.998; from a BERT 0", "tokens": "characters for Chinese and the like, else words",
     "vocab_size": "20000", "lowercase": "keep case", "letters": "off", "max_length": "512",

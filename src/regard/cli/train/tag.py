@@ -18,6 +18,7 @@ EXAMPLES = """\
 
 # defaults that a test compares with the job's
 SAID = {
+    "builtin": "the built-in phrasebook",
     "epochs": "10; from a BERT 4", "lr": "0.001; from a BERT 5e-05", "schedule": "cosine; from a BERT linear",
     "weight_decay": "0.01", "average": "0.995; from a BERT 0", "tokens": "the words of the data", "vocab_size": "20000",
     "lowercase": "lower case", "letters": "where tokens are words", "max_length": "512",

@@ -17,7 +17,6 @@ from regard.tasks.reading.text_job import TextJob
 from regard.tasks.reading.vocabulary import TOKENS_FILE, Lexicon
 from regard.tasks.training.examples import Examples
 from regard.tasks.training.job import check_changes
-from regard.tasks.training.plan import leave_open
 
 if TYPE_CHECKING:
     from regard.models.encoder import Encoder
@@ -66,13 +65,16 @@ class EncoderJob(TextJob):
 
     @classmethod
     def default(cls, model: str | None = None, *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        start, chosen = changes.get("start") or "", model or cls.model
-        name = "bert" if _is_bert(start) else chosen
-        # of a run to begin from, all but what is dropped in training is decided
-        style = {key: x for key, x in cls.styles.get(name, {}).items() if not start or key.endswith("dropout")}
-        changes["changes"] = style | changes.get("changes", {})
-        changes.setdefault("adapts", leave_open(recipe or {}, changes))
-        return super().default(chosen, recipe={**cls.recipes.get(name, {}), **(recipe or {})}, **changes)
+        style = cls.styles.get(cls.name_recipe(model or cls.model, changes), {})
+        if changes.get("start"):
+            # of a run to begin from, all but what is dropped in training is decided
+            style = {key: x for key, x in style.items() if key.endswith("dropout")}
+        changes["changes"] = {**style, **changes.get("changes", {})}
+        return super().default(model, recipe=recipe, **changes)
+
+    @classmethod
+    def name_recipe(cls, model: str, changes: Mapping[str, Any]) -> str:
+        return "bert" if _is_bert(changes.get("start") or "") else model
 
     @property
     def is_framed(self) -> bool:

@@ -79,6 +79,7 @@ class PretrainJob(EncoderJob):
 
     task: ClassVar[str] = "pretrain"
     trainer: ClassVar[str] = "regard.tasks.text.pretrain:prepare_encoder"
+    metrics: ClassVar[Mapping[str, bool]] = {"loss": False, "accuracy": True}
     head: ClassVar[str] = "words"
     recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
         "attention": {"lr": 1e-3, "warmup": 500, "schedule": "cosine", "beta2": 0.98, "average": 0.998},
@@ -89,8 +90,6 @@ class PretrainJob(EncoderJob):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.metric == "f1":
-            raise RegardError("metric must be loss or accuracy where words are guessed, got 'f1'.")
         if not 0 < self.rate < 1:
             raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1), got {self.rate}.")
         for name, value in NEXT.items() if self.has_next else [("has_next", False)]:

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from regard.core import RegardError
+from regard.data.subset import Subset
 
 # what stands before a digest of the bytes of data; those of earlier versions are of its printed form, and have nothing
 VERSION = "2:"
@@ -57,6 +58,8 @@ def _feed(digest: Any, value: Any) -> None:
         _add(digest, "mapping", str(len(value)).encode())
         for key in sorted(value, key=repr):
             _feed(digest, (key, value[key]))
+    elif isinstance(value, Subset) and value.is_whole:
+        _feed(digest, ["whole", value.source, value.numbers])
     elif isinstance(value, Sequence):
         _feed_sequence(digest, value)
     else:

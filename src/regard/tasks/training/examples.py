@@ -36,13 +36,14 @@ SHARED: Fits = {
 class Examples:
     """Examples in files, and how they are split; a subclass says how they are read.
 
-    `data` names files, or else the `builtin` examples, which `draw` splits. Without files to validate by, `held_out` is
-    the fraction of the examples that validates, and another such fraction is the test; None takes what suits their
-    number, see `split_evenly`. With `valid` given, all of `data` is learned from, and there is no test. `limit` is the
-    most examples to learn from.
+    `data` names files, or else the `builtin` examples, which `draw` splits: by hash, by masks, or as they come. Where
+    `open` gives a sequence that is no list, examples are made when they are asked for: they need not lie in memory.
+    Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
+    is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
+    from, and there is no test. `limit` is the most examples to learn from.
     """
 
-    data: tuple[str, ...] = ("builtin",)
+    data: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     held_out: float | None = None
     limit: int | None = None
@@ -52,8 +53,8 @@ class Examples:
     fits: ClassVar[Fits] = SHARED
     # what examples are called
     called: ClassVar[str] = "examples"
-    # the name, in place of a file's, of those that come with the package
-    builtin: ClassVar[str] = "builtin"
+    # the name, in place of a file's, of those that come with the package, where there are some
+    builtin: ClassVar[str] = ""
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
@@ -70,7 +71,7 @@ class Examples:
 
     def draw(self) -> Split:
         """The built-in examples, split."""
-        raise RegardError(f"there are no {self.called} but those you have: name some (--data).")
+        raise RegardError(f"no {self.called} come with regard: name some (--data).")
 
     def read_key(self, example: Any) -> str:
         """What decides where an example goes: equal ones stay together."""
@@ -90,12 +91,12 @@ class Examples:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
-        if self.data == (self.builtin,):
+        if not self.data or self.data == (self.builtin,):
             parts = self.draw()
             if self.valid:
-                parts = parts._replace(valid=list(self.open(self.valid)))
+                parts = parts._replace(valid=self._list(self.valid))
         elif self.valid:
-            parts = Split(list(self.open(self.data)), list(self.open(self.valid)), [])
+            parts = Split(self._list(self.data), self._list(self.valid), [])
         elif self.parting == "even":
             options: dict[str, Any] = {"seed": self.seed, "key": self.read_key, "label": self.read_label}
             parts = split_evenly(self.open(self.data), held_out=self.held_out, **options)
@@ -103,9 +104,13 @@ class Examples:
             fraction = 0.05 if self.held_out is None else self.held_out
             parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
-            if not part:
+            if not len(part):
                 raise self.refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
+
+    def _list(self, paths: tuple[str, ...]) -> Sequence[Any]:
+        found = self.open(paths)
+        return found if isinstance(found, Sequence) else list(found)
 
     def refuse(self, parts: Split, name: str) -> RegardError:
         """The error of a part that has no examples."""

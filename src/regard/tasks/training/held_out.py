@@ -40,9 +40,9 @@ def find_examples(
     if data:
         corpus = replace(corpus, data=tuple(data), **(changes or {}))
         asked = corpus.draw().test if corpus.data == (corpus.builtin,) else corpus.open(corpus.data)
-        return list(itertools.islice(asked, limit))
+        return asked[:limit] if isinstance(asked, Sequence) else list(itertools.islice(asked, limit))
     test = corpus.part().test
-    if not test:
+    if not len(test):
         raise RegardError(f"{run} held no {kind.called} out of {' and '.join(corpus.data)}: name others by --data.")
     if digest not in (None, corpus.digest(test)):
         raise RegardError(

@@ -69,11 +69,16 @@ class TrainingJob(Planned):
         """The recipe that suits the model, with what is to differ; the rest is left to the data."""
         # fields of a dataclass have their defaults on the class
         name = cls.model if model is None else model
-        made = Recipe(**{**cls.recipes.get(name, {}), **(recipe or {})})
+        made = Recipe(**{**cls.recipes.get(cls.name_recipe(name, changes), {}), **(recipe or {})})
         changes.setdefault("adapts", leave_open(recipe or {}, changes))
         if changes.get("max_tokens") is not None:
             changes.setdefault("batch_size", None)
         return cls(model=name, recipe=made, **changes)
+
+    @classmethod
+    def name_recipe(cls, model: str, changes: Mapping[str, Any]) -> str:
+        """Which of the `recipes` suits a model under these settings of the job."""
+        return model
 
     def part(self) -> Split:
         """The examples to learn from, to validate by, and for the test."""

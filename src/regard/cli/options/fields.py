@@ -1,0 +1,45 @@
+"""Options made of the fields of a dataclass: those that say by `setting` what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import MISSING, field, fields, make_dataclass
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
+
+from regard.cli.options.spread import Some
+from regard.core import RegardError
+
+# what stands for a value in help
+METAVARS = {int: "N", float: "X", str: "TEXT", bool: None}
+
+
+def make_options(kind: type[Any], without: Container[str] = ()) -> type[Any]:
+    """A dataclass with an option for each setting of another; what is not given is None.
+
+    >>> from regard.models.encoder_config import Config
+    >>> made = make_options(Config, without=("vocab_size",))
+    >>> made(num_layers=3).num_layers, made().num_layers is None
+    (3, True)
+    """
+    hints, made = get_type_hints(kind), []
+    for one in fields(kind):
+        if "help" not in one.metadata or one.name in without:
+            continue
+        (inner,) = [x for x in get_args(hints[one.name]) if x is not NoneType] or [hints[one.name]]
+        if inner not in METAVARS:
+            raise RegardError(f"{kind.__name__} {one.name} must be int, float, str or bool to be an option: {inner}.")
+        option = _describe(one, inner)
+        made.append((one.name, Annotated[inner | None, option], field(default=None)))
+    return make_dataclass(f"{kind.__name__}Options", made, frozen=True)
+
+
+def _describe(one: Any, inner: type[Any]) -> Any:
+    """The option of a setting: what it is, what it may be, and its default."""
+    name, metavar, names = one.name.replace("_", "-"), METAVARS[inner], one.metadata["names"]
+    default = "none" if one.default in (None, MISSING) else str(one.default).lower() if inner is bool else one.default
+    said = f"{one.metadata['help'][:1].upper()}{one.metadata['help'][1:]}"
+    may = f": {', '.join(names)}" if names else ""
+    limits = {"min": one.metadata["least"]} if inner is int else {}
+    flags = (f"--{name}/--no-{name}",) if inner is bool else (f"--{name}",)
+    return Some("NAME" if names else metavar, f"{said}{may}.  [default: {default}]", *flags, **limits)
