@@ -257,7 +257,7 @@ def test_without_data_the_phrasebook_is_learned(command, tmp_path, name):
 
 def test_options_reach_the_recipe_and_the_job(command, tmp_path, monkeypatch):
     jobs = []
-    monkeypatch.setattr(Training, "run", lambda self, job, out, use: jobs.append(job))
+    monkeypatch.setattr(Training, "run", lambda self, job, out: jobs.append(job))
     recipe = {"epochs": 3, "max_steps": 7, "accumulate": 2, "lr": 0.5, "warmup": 4, "schedule": "linear",
               "weight_decay": 0.25, "clip": 2.0, "average": 0.75, "patience": 5, "validate_every": 6, "save_every": 8,
               "seed": 9}  # fmt: skip

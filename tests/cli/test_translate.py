@@ -1,6 +1,7 @@
 """`regard translate`: what goes in, what comes out, and what is said of what is wrong."""
 
 import gzip
+import html
 import json
 import os
 import shutil
@@ -97,7 +98,8 @@ def test_pages(command, run_folder, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("b*")) == ["b-1.html", "b-3.html"]
     assert err.splitlines()[1] == "Sentence 2 is empty: no picture."
     # what was drawn is what is shown, not what a beam would say
-    assert f"西安 → {out.splitlines()[0]}" in (tmp_path / "b-1.html").read_text(encoding="utf-8")
+    shown = (tmp_path / "b-1.html").read_text(encoding="utf-8")
+    assert f"西安 → {html.escape(out.splitlines()[0])}" in shown
 
 
 def test_output_is_a_file(command, run_folder, expected, tmp_path):
