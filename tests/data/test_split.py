@@ -1,16 +1,19 @@
-"""Parts by hash: the same everywhere, near-duplicates together, fractions met."""
+"""Parts by hash, by label and by masks; examples made when they are asked for, and their batches."""
 
 import itertools
 import random
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from operator import itemgetter
 
 import pytest
 
 from regard.core import RegardError
 from regard.data import find_part, read_pairs, split
-from regard.data.split import fold, split_evenly
+from regard.data.collated import Collated
+from regard.data.split import fold, split_by_masks, split_evenly
+from regard.data.subset import Subset
 
 PAIRS = [(f"Sentence {n}, of {n * n}.", f"Satz {n}") for n in range(20_000)]
 # sha256 of "0\nsentence0" and so on as fractions: 0.88 0.50 0.80 0.29 0.66 0.12 0.61 0.37
@@ -142,3 +145,55 @@ def test_few_labels_and_near_duplicates_are_learned_from_together():
 def test_how_many_are_held_out(held_out, count, sizes):
     parts = split_evenly([(str(n), "") for n in range(count)], held_out=held_out)
     assert [len(part) for part in parts] == [count - 2 * sizes, sizes, sizes]
+
+
+class Made(Sequence):
+    """Examples that are made when they are asked for, and counted."""
+
+    def __init__(self, rows):
+        self.rows, self.asked = rows, Counter()
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        self.asked[number] += number < len(self.rows)
+        return self.rows[number]
+
+
+@pytest.mark.parametrize("part_up", [split, split_evenly])
+def test_examples_made_lazily_are_parted_as_a_list_is(part_up):
+    rows = [(f"text {n % 50}", f"label {n % 3}") for n in range(90)]
+    source = Made(rows)
+    parts = part_up(source)
+    # to be parted, each is looked at once; none is kept
+    assert source.asked == dict.fromkeys(range(90), 1)
+    assert all(isinstance(part, Subset) for part in parts)
+    assert [list(part) for part in parts] == list(part_up(rows))
+    assert list(parts.train[3:7]) == part_up(rows).train[3:7]
+
+
+def test_masks_must_fit_and_share_nothing_that_is_learned():
+    masks = {"train": [1, 0, 0, 1], "valid": [0, 1, 0, 0], "test": [0, 1, 1, 0]}
+    parts = split_by_masks("abcd", masks)
+    assert [list(part) for part in parts] == [["a", "d"], ["b"], ["b", "c"]]
+    assert [list(part) for part in split_by_masks("abcd", {"train": [1, 1, 1, 1]})] == [list("abcd"), [], []]
+    with pytest.raises(RegardError, match="the mask of valid must be of all 4, got 3"):
+        split_by_masks("abcd", masks | {"valid": [0, 1, 0]})
+    with pytest.raises(RegardError, match="masks must not share what is learned from .* all have 3"):
+        split_by_masks("abcd", masks | {"test": [0, 0, 1, 1]})
+
+
+def test_collated_batches_go_on_anywhere_and_are_shared_out():
+    source = Made(list(range(23)))
+    whole = Collated(source, tuple, batch_size=4, seed=3)
+    epochs = [list(whole.walk(epoch)) for epoch in range(2)]
+    assert all(sorted(itertools.chain(*epoch)) == list(range(23)) for epoch in epochs)
+    assert epochs[0] != epochs[1]
+    source.asked.clear()
+    assert list(whole.walk(1, start=4)) == epochs[1][4:]
+    # what was done before is not made again
+    assert set(source.asked) == set(itertools.chain(*epochs[1][4:]))
+    shares = [list(Collated(source, tuple, batch_size=4, seed=3, rank=rank, world_size=2).walk()) for rank in (0, 1)]
+    assert len(shares[0]) == len(shares[1])
+    assert set(itertools.chain(*shares[0], *shares[1])) == set(range(23))
