@@ -157,7 +157,7 @@ class Made(Sequence):
         return len(self.rows)
 
     def __getitem__(self, number):
-        self.asked[number] += number < len(self.rows)
+        self.asked.update([number][: number < len(self.rows)])
         return self.rows[number]
 
 
@@ -180,7 +180,7 @@ def test_masks_must_fit_and_share_nothing_that_is_learned():
     assert [list(part) for part in split_by_masks("abcd", {"train": [1, 1, 1, 1]})] == [list("abcd"), [], []]
     with pytest.raises(RegardError, match="the mask of valid must be of all 4, got 3"):
         split_by_masks("abcd", masks | {"valid": [0, 1, 0]})
-    with pytest.raises(RegardError, match="masks must not share what is learned from .* all have 3"):
+    with pytest.raises(RegardError, match=r"masks must not share what is learned from .* all have 3"):
         split_by_masks("abcd", masks | {"test": [0, 0, 1, 1]})
 
 
