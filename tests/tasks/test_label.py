@@ -15,11 +15,12 @@ from regard import RegardError
 from regard.data.rows import NO_LABEL
 from regard.extras import install
 from regard.models import seq2seq
-from regard.tasks.reading.labelling import LabelTask, list_labels, open_scores, read_examples
+from regard.tasks.reading.labelling import LabelTask, list_labels, read_examples
 from regard.tasks.reading.predict import find_logits, part_sentence
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.text.tag import TagJob
+from regard.tasks.training.classification import open_scores
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.machine import Machine
 from regard.tasks.training.run import train
@@ -299,7 +300,7 @@ def test_learned_positions_are_a_limit(prepare, fabric, name):
     with torch.no_grad():
         assert math.isfinite(task.validate(task.model, fabric)["loss"])
     # every tag of the validation is asked for
-    count = sum(task.count(batch) for batch in task._batch_valid(0, 1).walk())
+    count = sum(task.count(batch) for batch in task.batches_to_validate(0, 1).walk())
     assert count == (10 if name == "tag" else 4)
 
 

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from regard.core import RegardError
 from regard.data.rows import NO_LABEL, Labelled, Rows
 from regard.data.split import Split
-from regard.extras import install
 from regard.models.encoder import Encoder
-from regard.models.pretrained import load_pretrained
-from regard.tasks.metrics.verdict import JUDGED, judge_labels
+from regard.tasks.metrics.verdict import JUDGED
 from regard.tasks.reading.encoder_job import EncoderJob
-from regard.tasks.reading.predict import ask, find_logits, open_rows, part_sentence
+from regard.tasks.reading.predict import PLACES, ask, open_rows, part_sentence
 from regard.tasks.reading.vocabulary import LETTERS_FILE, TOKENS_FILE, Encoded, Lexicon
 from regard.tasks.reading.warm_start import limit_length, prepare_reading
+from regard.tasks.training.classification import ClassTask
 from regard.tasks.training.folder import RunFolder
-from regard.tasks.training.run import Learning, describe_parts
+from regard.tasks.training.run import describe_parts
 from regard.views.labels import show_line
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
 
 # more labels than this are none: another column was meant
 MOST_LABELS = 1000
@@ -37,7 +32,7 @@ MOST_NAMED = 8
 Example = tuple[Any, Any]
 
 
-class LabelTask(Learning):
+class LabelTask(ClassTask):
     """Labelled texts and an encoder as `fit` wants them."""
 
     files = (TOKENS_FILE, LETTERS_FILE)
@@ -47,21 +42,19 @@ class LabelTask(Learning):
         test: Sequence[Example] = (),
     ) -> None:  # fmt: skip
         job = job.fit_batches(len(train))
-        self.lexicon = lexicon
+        self.lexicon, self.label_smoothing = lexicon, job.label_smoothing
         self.unit = "words" if job.is_worded else "texts"
         labels, positions = model.config.labels, limit_length(None, model)
         self.limit = limit_length(job.max_length, model)
         self.train = read_examples(job, lexicon, labels, train, self.limit)
         # of what is validated nothing is left out
         self.valid = read_examples(job, lexicon, labels, valid, self.limit, positions=positions)
-        super().__init__(model, job, (self.train, self.valid))
+        learned, held_out = (_list_numbers(part[1]) for part in (self.train, self.valid))
+        super().__init__(model, job, (self.train, self.valid), labels=labels, train=learned, valid=held_out)
         self.test_digest = job.corpus.digest(test)
         # what chose no weights, where there is some
         asked = (test or valid)[:JUDGED]
         self._asked = read_examples(job, lexicon, labels, asked, self.limit, positions=positions)
-        self._usual = Counter(_list_numbers(self.train[1])).most_common(1)[0][0]
-        known = _list_numbers(self.valid[1])
-        self.baselines = {"accuracy": 100 * known.count(self._usual) / max(len(known), 1)}
         # built now, so that what does not fit is said before anything is written
         batches, notes = self.batches(0, 1), [describe_examples(job, train, valid, test)]
         dropped, self.longest = batches.dropped, batches.longest
@@ -71,7 +64,7 @@ class LabelTask(Learning):
             names = ", ".join(label[:40] for label in strange[:5]) + (", …" if len(strange) > 5 else "")
             notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
         self.notes = notes
-        self._batch_valid(0, 1)
+        self.batches_to_validate(0, 1)
 
     def write_files(self, folder: RunFolder) -> None:
         self.lexicon.save(folder.path)
@@ -80,7 +73,7 @@ class LabelTask(Learning):
         encoded, labels = part
         return open_rows(encoded, labels, batch_size=self.job.batch_size, rank=rank, world_size=world_size, **options)
 
-    def _batch_valid(self, rank: int, world_size: int) -> Rows:
+    def batches_to_validate(self, rank: int, world_size: int) -> Rows:
         most = self.job.max_tokens
         if most is not None:
             # one that is longer is a batch of its own
@@ -91,40 +84,12 @@ class LabelTask(Learning):
         options: dict[str, Any] = {"max_tokens": self.job.max_tokens, "max_length": self.limit}
         return self._batch(self.train, rank, world_size, seed=self.job.recipe.seed, **options)
 
-    def count(self, batch: Labelled) -> int:
-        assert batch.labels is not None
-        return int((batch.labels != NO_LABEL).sum())
+    def batches_to_judge(self) -> Rows:
+        most = max([PLACES, *(len(one.ids) + 1 for one in self._asked[0])])
+        return self._batch(self._asked, 0, 1, max_tokens=most, shuffle=False)
 
-    def measure(self, model: nn.Module, batch: Labelled) -> Tensor:
-        return _compare(ask(model, batch), batch.labels, self.job.label_smoothing)
-
-    def open_scores(self, device: torch.device) -> dict[str, Any]:
-        """What a validation measures besides the loss, each from 0 to 1."""
-        return open_scores(len(self.model.config.labels), device)
-
-    def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
-        rows = self._batch_valid(fabric.global_rank, fabric.world_size)
-        scores = self.open_scores(fabric.device)
-        sums = torch.zeros(2, dtype=torch.float64)
-        for batch in rows.walk():
-            here = batch.to(fabric.device)
-            logits, labels = ask(model, here), here.labels
-            sums += torch.tensor([float(_compare(logits, labels)), self.count(batch)], dtype=torch.float64)
-            for score in scores.values():
-                score.update(logits.argmax(-1), labels)
-        total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
-        return {"loss": total / count, **{name: 100 * float(score.compute()) for name, score in scores.items()}}
-
-    def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
-        model: Encoder = load_pretrained(folder.path, device, kinds=(Encoder,))
-        found = [x.argmax(-1).flatten().tolist() for x in find_logits(model, self._asked[0])]
-        said, right = _list_numbers(found), _list_numbers(self._asked[1], known=False)
-        pairs = [(one, other) for one, other in zip(said, right, strict=True) if other != NO_LABEL]
-        if not pairs:
-            return []
-        hits, usual = (sum(a == b for a, b in x) for x in (pairs, [(self._usual, b) for _, b in pairs]))
-        names = model.config.labels
-        return judge_labels(hits, len(pairs), usual, show_line(names[self._usual]), self.unit, len(names))
+    def predict(self, model: nn.Module, batch: Labelled) -> Tensor:
+        return ask(model, batch)
 
 
 def prepare_labels(job: EncoderJob, parts: Split, folder: RunFolder, kind: type[LabelTask] = LabelTask) -> LabelTask:
@@ -163,10 +128,10 @@ def describe_examples(
     return f"{describe_parts((train, valid, test), called)}; labels: {names}{more}."
 
 
-def _list_numbers(labels: Sequence[Any], *, known: bool = True) -> list[int]:
-    """Labels in one list, whether each is of a text or of a word; those that are known alone."""
+def _list_numbers(labels: Sequence[Any]) -> list[int]:
+    """Labels that are known in one list, whether each is of a text or of a word."""
     flat = itertools.chain.from_iterable([x] if isinstance(x, int) else x for x in labels)
-    return [x for x in flat if x != NO_LABEL or not known]
+    return [x for x in flat if x != NO_LABEL]
 
 
 def _gather_labels(job: EncoderJob, examples: Sequence[Example]) -> set[str]:
@@ -196,22 +161,3 @@ def read_examples(
             row[place] = numbers.get(tag, NO_LABEL)
         places += rows
     return [*itertools.chain.from_iterable(parts)], places
-
-
-def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The measures of labels, by torchmetrics: accuracy, and the mean over labels of F1."""
-    try:
-        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
-    except ImportError:
-        raise RegardError(f"scores of labels need the package torchmetrics: {install('train')}.") from None
-    options: dict[str, Any] = {"num_classes": num_labels, "ignore_index": NO_LABEL}
-    accuracy = MulticlassAccuracy(average="micro", **options)
-    return {"accuracy": accuracy.to(device), "f1": MulticlassF1Score(average="macro", **options).to(device)}
-
-
-def _compare(logits: Tensor, labels: Tensor | None, label_smoothing: float = 0.0) -> Tensor:
-    assert labels is not None
-    return functional.cross_entropy(
-        logits.flatten(0, -2), labels.flatten(), ignore_index=NO_LABEL, reduction="sum",
-        label_smoothing=label_smoothing,
-    )  # fmt: skip

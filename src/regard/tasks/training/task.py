@@ -126,7 +126,7 @@ class Task:
             optimizer.zero_grad()
         for number, batch in enumerate(batches, 1):
             with learner.sync(number == len(batches)):
-                loss = self.measure(learner.model, batch.to(learner.fabric.device))
+                loss = self.measure(learner.model, learner.fabric.to_device(batch))
                 learner.backward(loss)
             learner.note(loss)
         for optimizer in learner.optimizers:
