@@ -58,6 +58,30 @@ def _empty_is_nan():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _products_have_one_order():
+    """In the interpreter, a product of tiles is summed in one order, whatever their shapes: as on a GPU.
+
+    BLAS has an order for each shape, on some processors: scores that backward makes again are others, then.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
+        yield
+        return
+    import numpy
+    from triton.runtime import interpreter
+
+    def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
+        total = numpy.zeros_like(d.data)
+        one, other = (x.data.astype(d.data.dtype) for x in (a, b))
+        for k in range(one.shape[-1]):
+            total += one[..., :, k, None] * other[..., None, k, :]
+        return interpreter.TensorHandle(total + d.data, d.dtype.scalar)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter.InterpreterBuilder, "create_dot", create_dot)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     # torch's global generator, which gradcheck draws from too: the same numbers whatever ran before
