@@ -146,6 +146,9 @@ def test_what_is_not_shown_of_either(command, transformer, tmp_path, monkeypatch
                                 "decoder.0.attention1 of the other is not shown: of no use"]  # fmt: skip
 
 
+TASKS = {"tags": "tag", "classes": "classify", "words": "pretrain"}
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
     """Makes the folder of a run that reads, with weights drawn at random."""
@@ -161,7 +164,7 @@ def reader(tmp_path_factory):
         torch.manual_seed(2)
         sizes = {"num_hiddens": 8, "ffn_num_hiddens": 8, "num_heads": 2, "num_layers": 1, **changes}
         config = Config(lexicon.vocab_size, head=head, labels=labels, **sizes)
-        Encoder(config).save_pretrained(folder, {"task": head})
+        Encoder(config).save_pretrained(folder, {"task": TASKS[head]})
         lexicon.save(folder)
         return folder
 
@@ -210,7 +213,7 @@ def test_a_tagger_and_a_guess_in_the_terminal(command, reader, complaint):
     assert out.splitlines()[2].startswith("  ___/")
     assert "this run is a gru without attention" in complaint("look", reader("tags", "A", "B", kind="gru"), "cat")
     for option in (("--target", "cat"), ("--beam", "2")):
-        message = f"look {option[0][2:]} is for runs that translate: this one reads, leave it out."
+        message = f"look {option[0][2:]} is not for {run}, which tags words: leave it out."
         assert message in complaint("look", run, "cat", *option)
 
 
@@ -243,7 +246,7 @@ def test_what_is_unknown_is_said(command, run_folder, tmp_path):
         (["西", "--target", " "], "look target is empty: give some words."),
         (["\udce8"], "look text is not unicode"),
         (["西", "--with", " ", "--out", "a.html"], "look text is empty: give some words."),
-        (["--image", "a.png"], "look image is for checkpoints that see (hf:FOLDER)"),
+        (["--image", "a.png"], "look image is for models that see"),
         (["--input", "none.txt"], "none.txt does not exist"),
         (["西", "--other", "none", "--out", "a.html"], "none is not a folder on this machine"),
     ],

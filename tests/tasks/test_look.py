@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.tasks.looks import best_head as telling
+from regard.tasks.looks.best_head import find_telling
 from regard.tasks.looks.look import look_at
 from regard.tasks.looks.of_translator import look_at_run
 from regard.tasks.looks.sight import Sight
@@ -127,7 +127,7 @@ def test_half_a_character_at_the_end():
 
 def test_the_most_telling_head(transformer):
     sight = look_at_run(transformer, TEXT, target="xi'an please")
-    name, head = telling.find_telling(sight)
+    name, head = find_telling(sight)
     assert sight.sides[name] == ("target", "source")
     entropies = {(n, h): sight.seen[n].entropy[0, h].mean() for n in sight.seen for h in range(3) if "attention2" in n}
     # ten sources at most: what is near is all there is, and the sharpest head with little on the first is the one
@@ -180,14 +180,14 @@ def test_a_head_that_looks_next_door_tells_little():
     seen = Seen()
     seen.add("layer", look(heads, key.expand(1, 2, 9, 9)), "self")
     sight = Sight(seen, {}, {"layer": ("text", "text")})
-    assert telling.find_telling(sight) == ("layer", 1)
+    assert find_telling(sight) == ("layer", 1)
 
 
 def test_nothing_to_tell(transformer):
     sight = look_at_run(transformer, TEXT, target="xi'an")
     sight.seen._looks.clear()
     with pytest.raises(RegardError, match=r"^look saw no attention: none of the layers that were chosen ran\.$"):
-        telling.find_telling(sight)
+        find_telling(sight)
 
 
 def test_a_folder(translator, tmp_path):
@@ -203,7 +203,7 @@ def test_a_folder(translator, tmp_path):
         ("look target is empty: give some words.", {"text": TEXT, "target": ""}),
         ("look text is not unicode (half a surrogate pair): read it as UTF-8.", {"text": "\udce8"}),
         ("look target is not unicode (half a surrogate pair): read it as UTF-8.", {"text": TEXT, "target": "\udce8"}),
-        ("look image is for checkpoints that see (hf:FOLDER): a run reads text, leave it out.",
+        ("look image is for models that see: this one does not, leave it out.",
          {"text": TEXT, "image": "a.png"}),
     ):  # fmt: skip
         with pytest.raises(RegardError) as error:

@@ -108,9 +108,9 @@ def test_pictures(folders, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
     image.fromarray(pixels).save(tmp_path / "a.png")
     sight = look_at(f"hf:{folders['vit']}", image=tmp_path / "a.png", device="cpu")
-    assert (sight.grid, sight.skip, sight.image.size) == ((4, 4), 1, (32, 32))
+    assert (sight.scene.grid, sight.scene.skip, sight.scene.image.size) == ((4, 4), 1, (32, 32))
     assert sight.tokens["patches"].labels[:3] == ("[CLS]", "1,1", "1,2")
-    seen = np.asarray(sight.image, dtype=np.float64) / 255
+    seen = np.asarray(sight.scene.image, dtype=np.float64) / 255
     values = (seen - [0.5, 0.4, 0.3]) / [0.2, 0.3, 0.5]
     numbers = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1)[None]
     for look, weights in zip(sight.seen.values(), eager(folders["vit"], pixel_values=numbers).attentions, strict=True):
@@ -120,7 +120,8 @@ def test_pictures(folders, tmp_path):
     sight.draw(tmp_path / "head.png")
     assert (tmp_path / "head.png").stat().st_size > 0
     for options, message in (
-        ({"text": TEXT}, "look needs a picture: give image."),
+        ({}, "look needs a picture: give image."),
+        ({"text": TEXT}, "the cat 安 ran is not a picture on this machine: check the name."),
         ({"image": tmp_path / "none.png"}, "is not a picture on this machine: check the name."),
         ({"image": folders["vit"] / "config.json"}, "is not a picture ("),
     ):
@@ -129,7 +130,7 @@ def test_pictures(folders, tmp_path):
         assert message in str(error.value)
     with pytest.raises(RegardError) as error:
         look_at(f"hf:{folders['bert']}", image=tmp_path / "a.png", device="cpu")
-    assert str(error.value) == "look image is for models that see: this checkpoint reads text, leave it out."
+    assert str(error.value) == "look image is for models that see: this one does not, leave it out."
 
 
 @pytest.mark.parametrize(

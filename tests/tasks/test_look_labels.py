@@ -140,7 +140,7 @@ def test_a_classifier_shows_what_it_pools_by(kind, pooling):
         "pooling"
     ]
     assert find_telling(sight) == ("pooling", 0)
-    assert find_telling(sight, "text")[0] != "pooling" or kind != "attention"
+    assert find_telling(sight, is_queried=True)[0] != "pooling" or kind != "attention"
 
 
 def test_an_answer_is_the_same_to_the_last_bit(classifier, monkeypatch):
@@ -238,9 +238,9 @@ def test_runs_say_themselves_what_they_are(tagger, tmp_path):
     assert long.tokens["text"].text == " ".join(["cat"] * 9)
     assert long.notes == ("The text has 12 tokens and the run reads 9: the rest is cut off.",)
     for options, message in (
-        ({"target": "cat"}, "look target is for runs that translate: this one reads, leave it out."),
-        ({"beam": 5}, "look beam is for runs that translate: this one reads, leave it out."),
-        ({"image": "cat.png"}, "look image is for checkpoints that see"),
+        ({"target": "cat"}, f"look target is not for {tmp_path / 'tag'}, which tags words: leave it out."),
+        ({"beam": 5}, f"look beam is not for {tmp_path / 'tag'}, which tags words: leave it out."),
+        ({"image": "cat.png"}, "look image is for models that see"),
     ):
         with pytest.raises(RegardError, match=re.escape(message)):
             look_at(tmp_path / "tag", "cat", device="cpu", **options)

@@ -12,8 +12,8 @@ import typer
 
 from regard.cli.ask import answers as asking
 from regard.cli.options.files import Force, check_place, show_progress, write_lines
-from regard.cli.options.scoring import AnswerScoring, Scoring, join_options
-from regard.cli.options.spread import Some, spread
+from regard.cli.options.scoring import AnswerScoring, Scoring
+from regard.cli.options.spread import Some, join_options, spread
 from regard.plugins import load
 from regard.tasks.registry import Entry, find_entry, list_tasks
 

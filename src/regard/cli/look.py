@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,9 @@ import typer
 
 from regard.cli.ask import answers as asking
 from regard.cli.options.files import Force, check_place, name_program, read_lines, read_stream
-from regard.cli.options.spread import Some
+from regard.cli.options.spread import Some, drop_none, join_options, spread
+from regard.plugins import load
+from regard.tasks.registry import list_tasks
 
 if TYPE_CHECKING:
     from regard.tasks.looks.sight import Sight
@@ -33,8 +36,11 @@ MOST_ROWS = 40
 LEAST = 0.005
 # bars of a label's weights, and the width of the largest
 MOST_BARS, BAR = 8, 24
+# the options of all tasks
+Options: Any = join_options([load(entry.looking) for entry in list_tasks().values() if entry.looking])
 
 
+@spread
 def look(
     run: Annotated[
         str,
@@ -46,9 +52,8 @@ def look(
         str | None, typer.Argument(metavar="TEXT", help="The text.  [default: all of stdin]", show_default=False)
     ] = None,
     input: Annotated[Path | None, Some("FILE", "Read the text from a file, plain or .gz.  [default: stdin]")] = None,
-    target: Annotated[
-        str | None, Some("TEXT", "Target to look at, of a translator (teacher forcing).  [default: its own output]")
-    ] = None,
+    *,
+    options: Options,
     image: Annotated[Path | None, Some("FILE", "Image, for a vision model.  [default: none]")] = None,
     out: Annotated[
         Path | None,
@@ -81,7 +86,6 @@ def look(
         int, typer.Option(metavar="N", min=1, help="Heads of which the page has the whole attention matrix.")
     ] = 8,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Largest weights to keep of each query token.")] = 16,
-    beam: Annotated[int | None, Some("N", "Beam size, of a translator; 1 is greedy.  [default: 5]", min=1)] = None,
     query: Annotated[
         int | None, Some("K", "Show the weights of this token alone in the terminal, from 0.  [default: all tokens]")
     ] = None,
@@ -97,10 +101,11 @@ def look(
     run.
     """
     _check(text, input, image, out, picture, save, other, other_text, query, title, lang, force)
-    given = None if image is not None else _read(text, input)
-    for name in (run, other):
-        if name is not None:
-            asking.check_run(name, device)
+    entry = asking.check_run(run, device)
+    if other is not None:
+        asking.check_run(other, device)
+    is_typed = entry is None or entry.open("scene").is_typed
+    given = _read(text, input) if input is not None or (is_typed and image is None) else text
 
     from regard.tasks.looks.look import look_at
 
@@ -108,12 +113,12 @@ def look(
         from regard.views.sheet import check_path
 
         check_path(picture)
-    options: dict[str, Any] = {"target": target, "device": device, "beam": beam, "top": top, "layers": _list(layers)}
+    shared = {"device": device, "top": top, "layers": _list(layers), **drop_none(asdict(options))}
     with _wait("looking", given):
-        sight = look_at(run, given, image=image, **options)
+        sight = look_at(run, given, image=image, **shared)
         again = None
         if other is not None or other_text is not None:
-            again = look_at(other or run, given if other_text is None else other_text, image=image, **options)
+            again = look_at(other or run, given if other_text is None else other_text, image=image, **shared)
     for note in dict.fromkeys([*sight.notes, *(again.notes if again else ())]):
         print(note, file=sys.stderr)
     for name, reason in sight.seen.skipped.items():
@@ -195,7 +200,7 @@ def _summarise(sight: Sight) -> str:
     heads, attentions = sum(counts), len(counts)
     return (
         f"{heads} head{'s' if heads != 1 else ''} of {attentions} attention{'s' if attentions != 1 else ''}"
-        f" over {tokens} tokens"
+        f" over {tokens} {sight.scene.unit}"
     )
 
 
@@ -211,7 +216,7 @@ def _show(sight: Sight, query: int | None) -> None:
     from regard.views.terminal import show
 
     # a query is a token of the text, which the label of one is not
-    name, head = find_telling(sight, "text" if query is not None else None)
+    name, head = find_telling(sight, is_queried=query is not None)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     tokens = {side: list_labels(sight.tokens[side]) for side in (queries, keys)}
     count = sum(look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values())
@@ -220,12 +225,15 @@ def _show(sight: Sight, query: int | None) -> None:
     print(show_line(sight.title))
     if queries == "label":
         print(f"{name}: the weights that the label was read by")
+    else:
+        print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
+    if sketch := sight.scene.sketch(look, head, query):
+        print("\n".join(sketch))
+    elif queries == "label":
         show(look, tokens[keys])
         for line in _list_bars(look, tokens[keys]):
             print(line)
-        return
-    print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
-    if query is None and (queries != keys or len(tokens[keys]) <= MOST_ROWS):
+    elif query is None and (queries != keys or len(tokens[keys]) <= MOST_ROWS):
         for line in _list_rows(look, head, tokens[queries], tokens[keys], sight.rows):
             print(line)
     else:

@@ -24,12 +24,13 @@ class Entry:
     ('tags words', 'TagJob')
 
     `job` is the class of what a run is to learn, `reader` that of the examples, `loader` that whose `load(folder,
-    device)` opens a trained run; `scorer` and `look` are functions. `train` and `ask` are commands of the command line,
-    `ask` by the name `command`; without them the command line makes its own, of the settings of `job` and `reader` and
-    of the loader's `answer`. `scoring` is a dataclass of options that `evaluate` has for this task, `look_options` are
-    those of `look`. `scene` is what a look shows: "text", "image" or "graph". `units` are what a run is asked,
-    `measures` says in a sentence what the scorer does, and `sample` is a thing that a run can be asked, as the shell
-    takes it. `models` are those that are taken for this task's where they do not name one: type and head.
+    device)` opens a trained run. `scorer` is a function of a run and examples, `look` one of what the loader gave and
+    of what is looked at; `scene` is the class of what lies under its weights: a text, a picture or a graph. `train` and
+    `ask` are commands of the command line, `ask` by the name `command`; without them the command line makes its own, of
+    the settings of `job` and `reader` and of the loader's `answer`. `scoring` and `looking` are dataclasses of options
+    that `evaluate` and `look` have for this task. `units` are what a run is asked, `measures` says in a sentence what
+    the scorer does, and `sample` is a thing that a run can be asked, as the shell takes it. `models` are those that are
+    taken for this task's where they do not name one: type and head.
     """
 
     name: str
@@ -43,8 +44,8 @@ class Entry:
     ask: str | None = None
     command: str = ""
     scoring: str | None = None
-    scene: str = "text"
-    look_options: tuple[str, ...] = ()
+    looking: str | None = None
+    scene: str = "regard.tasks.looks.scenes:Scene"
     units: str = "examples"
     measures: str = ""
     sample: str = '"a sentence"'
@@ -68,11 +69,11 @@ TASKS = (
         reader="regard.tasks.reading.pairs:Corpus",
         loader="regard.tasks.text.translator:Translator",
         scorer="regard.tasks.text.translator_scores:score_translator",
-        look="regard.tasks.looks.of_translator:look_at_translator",
+        look="regard.tasks.looks.of_translator:look_at_run",
         train="regard.cli.train.translate:translate",
         ask="regard.cli.ask.translate:translate",
         scoring="regard.cli.options.scoring:TranslationScoring",
-        look_options=("target", "beam"),
+        looking="regard.cli.options.looking:TranslationLooking",
         models=(("regard-seq2seq", None), ("regard-transformer", None)),
         units="sentences",
         measures="Translation: BLEU and chrF with their sacreBLEU signatures, and exact matches.",
@@ -84,7 +85,7 @@ TASKS = (
         reader="regard.tasks.text.tag:TaggedCorpus",
         loader="regard.tasks.text.tagger:Tagger",
         scorer="regard.tasks.text.tagger:score_tagger",
-        look="regard.tasks.looks.of_encoder:look_at_tagger",
+        look="regard.tasks.looks.of_encoder:look_at_tags",
         train="regard.cli.train.tag:tag",
         ask="regard.cli.ask.tag:tag",
         scoring="regard.cli.options.scoring:TagScoring",
@@ -99,7 +100,7 @@ TASKS = (
         reader="regard.tasks.text.classify:LabelledCorpus",
         loader="regard.tasks.text.classifier:Classifier",
         scorer="regard.tasks.text.classifier:score_classifier",
-        look="regard.tasks.looks.of_encoder:look_at_classifier",
+        look="regard.tasks.looks.of_encoder:look_at_class",
         train="regard.cli.train.classify:classify",
         ask="regard.cli.ask.classify:classify",
         scoring="regard.cli.options.scoring:LabelScoring",
@@ -114,7 +115,7 @@ TASKS = (
         reader="regard.tasks.text.summarize_job:ShortCorpus",
         loader="regard.tasks.text.summarizer:Summarizer",
         scorer="regard.tasks.text.summarizer:score_summarizer",
-        look="regard.tasks.looks.of_encoder:look_at_summarizer",
+        look="regard.tasks.looks.of_encoder:look_at_summary",
         train="regard.cli.train.summarize:summarize",
         ask="regard.cli.ask.summarize:summarize",
         scoring="regard.cli.options.scoring:PairScoring",
@@ -129,7 +130,7 @@ TASKS = (
         reader="regard.tasks.text.pretrain_job:TextCorpus",
         loader="regard.tasks.text.filler:Filler",
         scorer="regard.tasks.text.filler:score_filler",
-        look="regard.tasks.looks.of_encoder:look_at_filler",
+        look="regard.tasks.looks.of_encoder:look_at_words",
         train="regard.cli.train.pretrain:pretrain",
         ask="regard.cli.ask.fill:fill",
         command="fill",

@@ -6,12 +6,16 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from regard.cli.options.files import check_place, name_program, read_lines, read_stream, show_progress, write_lines
 from regard.cli.options.spread import Some
+from regard.models.layout import PREFIX
+
+if TYPE_CHECKING:
+    from regard.tasks.registry import Entry
 
 Answer = TypeVar("Answer")
 
@@ -32,8 +36,6 @@ Device = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
-# how the folder of a checkpoint that is no run begins
-OTHER = "hf:"
 
 
 def check_asked(text: list[str] | None, input: Path | None, output: Path | None, force: bool) -> None:
@@ -66,8 +68,8 @@ def check_kept(run: str | Path) -> None:
         )
 
 
-def check_run(run: str | Path, device: str, task: str | None = None) -> None:
-    """Complain of a folder that holds no model, of a run that another command is for, and of no device.
+def check_run(run: str | Path, device: str, task: str | None = None) -> Entry | None:
+    """The task of a run, None of hf:FOLDER; complains of no model, of what another command is for, and of no device.
 
     All of it before torch is loaded, which takes longer than all else.
     """
@@ -78,13 +80,15 @@ def check_run(run: str | Path, device: str, task: str | None = None) -> None:
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise RegardError(f"device must be auto, cpu or cuda, got {device!r}.")
-    check_folder(Path(str(run).removeprefix(OTHER)).expanduser())
-    if str(run).startswith(OTHER):
-        return
+    check_folder(Path(str(run).removeprefix(PREFIX)).expanduser())
+    if str(run).startswith(PREFIX):
+        return None
     check_kept(run)
-    if task is not None and (entry := find_entry(run)).name != task:
+    entry = find_entry(run)
+    if task is not None and entry.name != task:
         raise RegardError(f"{run} {entry.does}: use {name_program()} {entry.use}.")
     open_file(Path(run) / WEIGHTS, RESTORE).close()
+    return entry
 
 
 def answer(
@@ -126,7 +130,7 @@ def find_longest(run: str | Path) -> int | None:
     """The most tokens of a text that a run was trained on; None where it does not say."""
     from regard.models.layout import read_config
 
-    entries = {} if str(run).startswith(OTHER) else read_config(Path(run).expanduser())
+    entries = {} if str(run).startswith(PREFIX) else read_config(Path(run).expanduser())
     longest = entries.get("training", {}).get("longest")
     return longest if type(longest) is int and longest > 0 else None
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -122,16 +121,3 @@ class TextScoring(Scoring):
     @property
     def changes(self) -> dict[str, Any]:
         return {} if self.column is None else {"column": read_column(self.column)}
-
-
-def join_options(kinds: Iterable[type[Scoring]]) -> type[Any]:
-    """A dataclass with the options of all these, each once.
-
-    >>> [x.name for x in fields(join_options([TagScoring, TextScoring, LabelScoring]))]
-    ['output', 'column', 'columns', 'keys', 'header']
-    """
-    found: dict[str, Any] = {}
-    for kind in kinds:
-        hints = get_type_hints(kind, include_extras=True)
-        found |= {x.name: (x.name, hints[x.name], field(default=x.default)) for x in fields(kind)}
-    return make_dataclass("Options", found.values(), frozen=True)

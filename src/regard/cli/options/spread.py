@@ -6,8 +6,8 @@ import copy
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, fields, is_dataclass, make_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -63,6 +63,20 @@ def _show(name: str, default: Any, kind: Any, said: Mapping[str, str]) -> inspec
             mine.help = option.help.format(**said)
             kind = Annotated[kind.__origin__, mine]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def join_options(kinds: Iterable[type[Any]]) -> Any:
+    """A dataclass with the options of all these, each once.
+
+    >>> from regard.cli.options.scoring import LabelScoring, TagScoring
+    >>> [x.name for x in fields(join_options([TagScoring, LabelScoring]))]
+    ['output', 'column', 'columns', 'keys', 'header']
+    """
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        hints = get_type_hints(kind, include_extras=True)
+        found |= {x.name: (x.name, hints[x.name], field(default=x.default)) for x in fields(kind)}
+    return make_dataclass("Options", found.values(), frozen=True)
 
 
 def drop_none(entries: dict[str, Any]) -> dict[str, Any]:

@@ -1,50 +1,52 @@
-"""What a run, or a Hugging Face checkpoint on disk, attends to: a look at one text, with the labels of its tokens."""
+"""What a run, or a Hugging Face checkpoint on disk, attends to: a look at what it is asked, as its task has it."""
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from regard.core import RegardError
 from regard.models.layout import PREFIX
-from regard.tasks.checkpoints.open import open_checkpoint
-from regard.tasks.looks.of_checkpoint import look_at_picture, look_at_text
-from regard.tasks.looks.of_encoder import find_head, look_at_labels
-from regard.tasks.looks.of_translator import look_at_run
 from regard.tasks.looks.sight import Sight
-from regard.tasks.text.translator import Translator
+from regard.tasks.registry import find_entry
 
 
 def look_at(
-    run: str | os.PathLike[str], text: str | None = None, *, target: str | None = None,
-    image: str | os.PathLike[str] | None = None, device: str | torch.device = "auto", beam: int | None = None,
-    layers: Any = None, top: int = 16,
+    run: str | os.PathLike[str], text: str | None = None, *, image: str | os.PathLike[str] | None = None,
+    device: str | torch.device = "auto", **options: Any,
 ) -> Sight:  # fmt: skip
-    """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to; `beam` is 5 for those that speak."""
-    name, width = os.fspath(run), 5 if beam is None else beam
+    """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to; `options` are those of its look.
+
+    All have `layers`, which are looked at, and `top`, how many of a query's largest weights are kept; what translates
+    has `target` and `beam`, too.
+    """
+    name = os.fspath(run)
     if name.startswith(PREFIX):
-        checkpoint = open_checkpoint(os.path.expanduser(name.removeprefix(PREFIX)), device)
-        if checkpoint.kind == "image":
-            return look_at_picture(checkpoint, _need(image, "image"), layers=layers, top=top)
-        if image is not None:
-            raise RegardError("look image is for models that see: this checkpoint reads text, leave it out.")
-        return look_at_text(checkpoint, _need(text, "text"), target=target, beam=width, layers=layers, top=top)
-    if image is not None:
-        raise RegardError("look image is for checkpoints that see (hf:FOLDER): a run reads text, leave it out.")
-    head = find_head(name)
-    if head is not None:
-        if target is not None:
-            raise RegardError("look target is for runs that translate: this one reads, leave it out.")
-        if beam is not None:
-            raise RegardError("look beam is for runs that translate: this one reads, leave it out.")
-        return look_at_labels(name, _need(text, "text"), head, device=device, layers=layers, top=top)
-    translator = Translator.load(name, device)
-    return look_at_run(translator, _need(text, "text"), target=target, beam=width, layers=layers, top=top)
+        return _look_at_checkpoint(name, text, image, device, options)
+    entry = find_entry(name)
+    given, look = entry.open("scene").take(text, image), entry.open("look")
+    _check_options(look, options, f"{name}, which {entry.does}")
+    sight: Sight = look(entry.open("loader").load(name, device), given, **options)
+    return sight
 
 
-def _need(given: Any, name: str) -> Any:
-    if given is None:
-        raise RegardError(f"look needs {'a picture: give image' if name == 'image' else 'a text: give one'}.")
-    return given
+def _look_at_checkpoint(name: str, text: str | None, image: Any, device: Any, options: dict[str, Any]) -> Sight:
+    from regard.tasks.checkpoints.open import open_checkpoint
+    from regard.tasks.looks.of_checkpoint import look_at_picture, look_at_text
+    from regard.tasks.looks.scenes import ImageScene, Scene
+
+    checkpoint = open_checkpoint(os.path.expanduser(name.removeprefix(PREFIX)), device)
+    scene, look = (ImageScene, look_at_picture) if checkpoint.kind == "image" else (Scene, look_at_text)
+    given = scene.take(text, image)
+    _check_options(look, options, f"{name}, which sees" if checkpoint.kind == "image" else name)
+    return look(checkpoint, given, **options)
+
+
+def _check_options(look: Callable[..., Sight], given: dict[str, Any], called: str) -> None:
+    for name in given:
+        if name not in inspect.signature(look).parameters:
+            raise RegardError(f"look {name} is not for {called}: leave it out.")

@@ -15,6 +15,7 @@ from regard.models.files import name_fault, tell
 from regard.tasks.checkpoints.configs import ANY, CONFIG, RESTORE
 from regard.tasks.checkpoints.image_processor import fit_picture, list_patches, read_picture, read_rules
 from regard.tasks.checkpoints.open import TOKENIZER, Checkpoint, hush
+from regard.tasks.looks.scenes import ImageScene
 from regard.tasks.looks.sight import Sight, place_sides
 from regard.tasks.looks.token_labels import Speaker, check_text, label_said, shift
 from regard.views.page import Labels, label_encoding
@@ -23,7 +24,7 @@ from regard.watching import Seen, watch
 
 @torch.no_grad()
 def look_at_text(
-    checkpoint: Checkpoint, text: str, *, target: str | None = None, beam: int = 1, layers: Any = None, top: int = 16
+    checkpoint: Checkpoint, text: str, *, target: str | None = None, beam: int = 5, layers: Any = None, top: int = 16
 ) -> Sight:
     """What a checkpoint attends to in a text; of an encoder and a decoder, while it says `target`, or else its own
     words."""
@@ -80,7 +81,7 @@ def look_at_picture(
     tokens = {"patches": Labels(tuple(labels), special, (False,) * len(labels), False)}
     sides = dict.fromkeys(seen, ("patches", "patches"))
     name = pathlib.Path(image).name
-    return Sight(seen, tokens, sides, name, None, notes, image=picture, grid=grid, skip=skip)
+    return Sight(seen, tokens, sides, name, None, notes, scene=ImageScene(picture, grid, skip))
 
 
 def _run(checkpoint: Checkpoint, layers: Any, top: int, **given: Any) -> Seen:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,19 +10,18 @@ import torch
 from regard.core import RegardError
 from regard.data.compression import DROP, KEEP
 from regard.models.encoder import Encoder
-from regard.models.layout import read_config
+from regard.tasks.looks.of_translator import look_at_run
 from regard.tasks.looks.sight import Sight
 from regard.tasks.looks.token_labels import UNKNOWN, check_text
 from regard.tasks.reading.predict import find_logits
 from regard.tasks.reading.vocabulary import Encoded, Lexicon
-from regard.tasks.reading.warm_start import find_limit, load_labeller, name_task
 from regard.tasks.text.classifier import Classifier
 from regard.tasks.text.filler import BLANK, STAND_IN, Filler
-from regard.tasks.text.summarize_job import TASK as SUMMARIZE
 from regard.tasks.text.summarizer import Summarizer
 from regard.tasks.text.tagger import Tagger
+from regard.tasks.text.translator import Translator
 from regard.views.page import Labels, label_tokens
-from regard.watching import watch
+from regard.watching import Seen, watch
 
 # the name that the pooling of an encoder goes by
 POOLING = "pooling"
@@ -32,31 +29,9 @@ POOLING = "pooling"
 MARK = "/"
 
 
-def find_head(run: str | os.PathLike[str]) -> str | None:
-    """What the run in a folder says of a text: "tags", "classes", "words" or "none"; None where it is no encoder."""
-    config = read_config(pathlib.Path(run))
-    is_encoder = config.get("model_type") == Encoder.model_type
-    return str(config.get("head")) if is_encoder else None
-
-
-def look_at_labels(
-    run: str | os.PathLike[str], text: str, head: str, *, device: str | torch.device = "auto", layers: Any = None,
-    top: int = 16,
-) -> Sight:  # fmt: skip
-    """What the encoder of a run attends to while it says what its head is for."""
-    folder, options = pathlib.Path(run), {"layers": layers, "top": top}
-    if head == "classes":
-        return look_at_class(Classifier.load(folder, device), text, **options)
-    if head == "tags":
-        kind = Summarizer if name_task(folder) == SUMMARIZE else Tagger
-        return look_at_tags(kind.load(folder, device), text, **options)
-    model, lexicon = load_labeller(folder, head, device)
-    return look_at_words(Filler(model, lexicon, find_limit(folder, model)), text, **options)
-
-
 @torch.no_grad()
-def look_at_tags(tagger: Tagger | Summarizer, text: str, *, layers: Any = None, top: int = 16) -> Sight:
-    """What a tagger attends to while it tags the words of a text, or a summarizer while it keeps and drops them.
+def look_at_tags(tagger: Tagger, text: str, *, layers: Any = None, top: int = 16) -> Sight:
+    """What a tagger attends to while it tags the words of a text.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
@@ -65,25 +40,37 @@ def look_at_tags(tagger: Tagger | Summarizer, text: str, *, layers: Any = None, 
     >>> sight.tokens["text"].labels, sight.seen["layers.0.attention"].map.shape
     (('the', ' cat'), torch.Size([1, 4, 2, 2]))
     """
-    check_text(text, "text")
-    model, lexicon = tagger.model, tagger.lexicon
-    assert isinstance(model, Encoder)
+    model = tagger.model
+    with _watch(model, text, layers, top) as seen:
+        (found,) = tagger.tag([text])
+    said = " ".join(f"{word}{MARK}{tag}" for word, tag in zip(found.words, found.tags, strict=True))
+    return _show_tags(seen, tagger.lexicon, text, found.words, found.tags, said)
+
+
+@torch.no_grad()
+def look_at_summary(
+    summarizer: Summarizer, text: str, *, target: str | None = None, beam: int | None = None, layers: Any = None,
+    top: int = 16,
+) -> Sight:  # fmt: skip
+    """What a summarizer attends to while it keeps and drops the words of a text, or writes it anew."""
+    model, lexicon = summarizer.model, summarizer.lexicon
+    if isinstance(model, Translator):
+        return look_at_run(model, text, target=target, beam=5 if beam is None else beam, layers=layers, top=top)
+    for name, given in (("target", target), ("beam", beam)):
+        if given is not None:
+            raise RegardError(f"look {name} is not for a run that keeps and drops words: leave it out.")
     assert lexicon is not None
-    _check(model)
-    with _watch(model, layers, top) as seen:
-        if isinstance(tagger, Tagger):
-            (found,) = tagger.tag([text])
-            words, tags = found.words, found.tags
-            said = " ".join(f"{word}{MARK}{tag}" for word, tag in zip(words, tags, strict=True))
-        else:
-            (short,) = tagger.summarize([text])
-            words, said = short.words, short.text
-            tags = tuple(KEEP if is_kept else DROP for is_kept in short.kept or ())
+    with _watch(model, text, layers, top) as seen:
+        (short,) = summarizer.summarize([text])
+    tags = tuple(KEEP if is_kept else DROP for is_kept in short.kept or ())
+    return _show_tags(seen, lexicon, text, short.words, tags, short.text)
+
+
+def _show_tags(seen: Seen, lexicon: Lexicon, text: str, words: Sequence[str], tags: Sequence[str], said: str) -> Sight:
     (one,) = lexicon.encode_words([words])
     tokens, starts = label_words(lexicon, text, words, one), one.starts or []
-    marks = dict(zip(starts, tags, strict=True))
     notes = (UNKNOWN,) if lexicon.unk_id in [one.ids[place] for place in starts] else ()
-    sides = {"text": tokens, "tags": _mark(tokens, marks)}
+    sides = {"text": tokens, "tags": _mark(tokens, dict(zip(starts, tags, strict=True)))}
     return Sight(seen, sides, dict.fromkeys(seen, ("tags", "text")), text, said, notes)
 
 
@@ -98,10 +85,8 @@ def look_at_class(classifier: Classifier, text: str, *, layers: Any = None, top:
     >>> sight.sides, sight.seen["pooling"].map.shape
     ({'pooling': ('label', 'text')}, torch.Size([1, 1, 2]))
     """
-    check_text(text, "text")
     model, lexicon = classifier.model, classifier.lexicon
-    _check(model)
-    with _watch(model, layers, top) as seen:
+    with _watch(model, text, layers, top) as seen:
         (found,) = classifier.classify([text])
     (one,) = lexicon.encode_texts([text], classifier.max_length)
     sides = {name: ("label" if name == POOLING else "text", "text") for name in seen}
@@ -127,16 +112,14 @@ def look_at_words(filler: Filler, text: str, *, layers: Any = None, top: int = 1
     >>> sight.tokens["text"].labels, sight.rows
     (('a', ' ___', ' film'), (1,))
     """
-    check_text(text, "text")
     model, lexicon = filler.model, filler.lexicon
-    _check(model)
     if model.words is None or not BLANK.search(text):
         (one,) = lexicon.encode_texts([text], filler.max_length)
-        with _watch(model, layers, top) as seen:
+        with _watch(model, text, layers, top) as seen:
             find_logits(model, [one])
         tokens, notes = {"text": label_text(lexicon, text, one)}, _note(one, lexicon.unk_id in one.ids)
         return Sight(seen, tokens, dict.fromkeys(seen, ("text", "text")), text, None, notes)
-    with _watch(model, layers, top) as seen:
+    with _watch(model, text, layers, top) as seen:
         found = filler.fill(text, top=1)
     spans, blanks = _find_blanks(lexicon, text)
     (one,) = lexicon.encode_texts([BLANK.sub(STAND_IN, text)])
@@ -215,7 +198,9 @@ def _note(one: Encoded, is_unknown: bool) -> tuple[str, ...]:
     return notes
 
 
-def _watch(model: Encoder, layers: Any, top: int) -> Any:
+def _watch(model: Encoder, text: str, layers: Any, top: int) -> Any:
+    check_text(text, "text")
+    _check(model)
     return watch(model, layers=layers, top=top, keep=True)
 
 

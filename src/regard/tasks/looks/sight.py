@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.core import RegardError
-from regard.tasks.looks.best_head import draw
+from regard.tasks.looks.best_head import find_telling, list_labels
+from regard.tasks.looks.scenes import Scene
 from regard.views.page import Labels, page
+from regard.views.sheet import check_path, open_sheet, save_figure
 from regard.watching import Seen
 
 Pair = tuple[str, str]
@@ -34,12 +36,10 @@ class Sight:
     text: str = ""
     said: str | None = None
     notes: tuple[str, ...] = ()
-    # the picture as the model saw it, its patches as (rows, columns), and the tokens before these
-    image: Any = field(default=None, repr=False)
-    grid: tuple[int, int] | None = None
-    skip: int = 0
     # queries that are worth more than the others; none: all are worth the same
     rows: tuple[int, ...] = ()
+    # what lies under the weights
+    scene: Scene = field(default_factory=Scene)
 
     @property
     def title(self) -> str:
@@ -64,13 +64,19 @@ class Sight:
         shown = (self.title if title is None else title).encode(errors="replace").decode()
         return page(
             self.seen, self.tokens, out, title=shown, lang=lang, heads=heads,
-            other=None if other is None else (other.seen, other.tokens), image=self.image, grid=self.grid,
-            skip=self.skip, sides=sides, names=names, produced=self.said is not None and "inputs" in self.tokens,
+            other=None if other is None else (other.seen, other.tokens), sides=sides, names=names,
+            produced=self.said is not None and "inputs" in self.tokens, **self.scene.parts,
         )  # fmt: skip
 
     def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
-        """Draw the most telling head as a picture."""
-        draw(self, path, title)
+        """Draw the most telling head: as the scene has it, a map or bars, over the picture, along the edges."""
+        place = check_path(path)
+        name, head = find_telling(self)
+        labels = [list_labels(self.tokens[side]) for side in self.sides[name]]
+        shown = f"{title or self.title} — {name}, head {head}".encode(errors="replace").decode()
+        axes = self.scene.draw(self.seen[name], head, self.sides[name], labels, shown)
+        with open_sheet():
+            save_figure(axes.figure, place)
 
 
 def place_sides(seen: Seen) -> dict[str, Pair]:

@@ -86,12 +86,12 @@ def load_lexicon(folder: pathlib.Path, model: Encoder) -> Lexicon:
     return lexicon
 
 
-def load_labeller(folder: pathlib.Path, head: str, device: str | torch.device = "auto") -> tuple[Encoder, Lexicon]:
-    """The model of a run with such a head, on a device, and how it reads."""
+def load_labeller(folder: pathlib.Path, device: str | torch.device, *heads: str) -> tuple[Encoder, Lexicon]:
+    """The model of a run with one of these heads, on a device, and how it reads."""
     place = find_device(device)
     model = load_pretrained(folder, device=place)
-    if not isinstance(model, Encoder) or model.config.head != head:
-        raise RegardError(f"{folder} is no run that gives {head}, it is one of {name_task(folder)}: name another.")
+    if not isinstance(model, Encoder) or model.config.head not in heads:
+        raise RegardError(f"{folder} is no run that gives {heads[0]}, it is one of {name_task(folder)}: name another.")
     return model.eval(), load_lexicon(folder, model)
 
 

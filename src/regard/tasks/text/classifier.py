@@ -55,7 +55,7 @@ class Classifier:
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Classifier:
         """The classifier of a run; "auto" is a GPU where there is one."""
         root = pathlib.Path(folder)
-        model, lexicon = load_labeller(root, "classes", device)
+        model, lexicon = load_labeller(root, device, "classes")
         return cls(model, lexicon, find_limit(root, model))
 
     def classify(

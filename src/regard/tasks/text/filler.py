@@ -86,7 +86,7 @@ class Filler:
         """That of a run of pretrain, or of hf:FOLDER with a BERT that guesses words."""
         name, place = os.fspath(folder), pathlib.Path(folder)
         if not name.startswith(PREFIX):
-            model, lexicon = load_labeller(place, "words", device)
+            model, lexicon = load_labeller(place, device, "words", "none")
             return cls(model, lexicon, find_limit(place, model))
         model, lexicon = open_start(name)
         if model.config.head != "words":

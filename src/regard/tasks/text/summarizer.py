@@ -79,7 +79,7 @@ class Summarizer:
         if task != TASK:
             raise RegardError(f"{place} is no run of summarize, it is one of {task[:40]}: name another.")
         if read_config(place)["model_type"] == Encoder.model_type:
-            model, lexicon = load_labeller(place, "tags", device)
+            model, lexicon = load_labeller(place, device, "tags")
             if KEEP not in model.config.labels:
                 raise RegardError(f"{place} has no label {KEEP!r} for a word: name another run, or train again.")
             return cls(model, lexicon)

@@ -64,7 +64,7 @@ class Tagger:
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Tagger:
         """The tagger of a run; "auto" is a GPU where there is one."""
-        return cls(*load_labeller(pathlib.Path(folder), "tags", device))
+        return cls(*load_labeller(pathlib.Path(folder), device, "tags"))
 
     def cut(self, text: str) -> list[str]:
         """A text as words."""
