@@ -20,7 +20,7 @@ NAMES = {
     "tasks": (
         {"translate", "tag", "classify", "summarize", "pretrain", "Translator", "Tagger", "Classifier", "Summarizer",
          "Filler", "TagJob", "ClassifyJob", "SummarizeJob", "PretrainJob"},
-        ("translat", "tag", "classif", "summar", "pretrain", "fill", "registry"),
+        ("translat", "tag", "classif", "summari", "pretrain", "fill", "registry"),
     ),
     "scores": (
         {name for x in ("Additive", "Bilinear", "Cosine", "Concat", "Gaussian", "Feature") for name in (x, x.lower())},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import unicodedata
 from collections import defaultdict
@@ -43,7 +44,7 @@ def split(
     or the other pairs. So the fractions are met up to chance, and data that comes later moves nothing. Of examples that
     are no pairs, `key` makes the sentence.
     """
-    rows = _open(pairs)
+    rows = take_first(pairs)
     return _pick(rows, [find_part(key(row), test=test, valid=valid, seed=seed) for row in rows])
 
 
@@ -65,8 +66,11 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
     return Split(*(Subset(source, numbers, is_whole=True) for numbers in found.values()))
 
 
-def _open(examples: Iterable[Any]) -> Sequence[Any]:
-    return examples if isinstance(examples, Sequence) else list(examples)
+def take_first(examples: Iterable[Any], limit: int | None = None) -> Sequence[Any]:
+    """The first examples, or all: as they are, or in a list where they come one by one."""
+    if isinstance(examples, Sequence):
+        return examples if limit is None else examples[:limit]
+    return list(itertools.islice(examples, limit))
 
 
 def _pick(rows: Sequence[Any], places: Iterable[str]) -> Split:
@@ -93,7 +97,7 @@ def split_evenly(
     Which they are depends on their texts, labels and `seed`, not on their order or the machine; texts that `fold` makes
     equal stay together. Of each label a text is learned from, and all texts where there are fewer than three.
     """
-    rows = _open(examples)
+    rows = take_first(examples)
     if held_out is None:
         count = max(1, min(len(rows) // 5, max(round(math.sqrt(len(rows))), len(rows) // 20), MOST_HELD_OUT))
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
 from regard.core import RegardError
 from regard.extras import install
+from regard.tasks.metrics.result import Result
 from regard.views.labels import show_line
 
 # labels that are named where some are mistaken, or not known
@@ -87,6 +88,20 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
     usual, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
     shares = 100 * float(accuracy), 100 * float(f1), len(said), 100 * times / len(right)
     return LabelScores(*shares, usual, rows, confusions, dict(sorted(unknown.items())))
+
+
+def report_labels(
+    said: Sequence[str], right: Sequence[str], known: Sequence[str], seconds: float, *, answers: Sequence[str] = ()
+) -> Result:
+    """The scores of labels as a result of `evaluate`; `answers` are lines to write where they are not the labels.
+
+    >>> report_labels(["a", "b"], ["a", "a"], ["a", "b"], 0.1).rows[0]
+    'accuracy   50.00   1 of 2; always saying a: 100.00'
+    """
+    scores = score_labels(said, right, known)
+    rows, notes = list_scores(scores)
+    shown = list(answers) or [show_line(label) for label in said]
+    return Result(asdict(scores), rows, shown, seconds, len(shown), notes)
 
 
 def list_scores(scores: LabelScores) -> tuple[list[str], list[str]]:

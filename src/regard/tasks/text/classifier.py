@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
 from regard.models.encoder import Encoder
-from regard.tasks.metrics.labels import list_scores, score_labels
+from regard.tasks.metrics.labels import report_labels
 from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.predict import find_logits
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.reading.warm_start import find_limit, limit_length, load_labeller
-from regard.views.labels import show_line
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ def score_classifier(
     found, seconds = time_answers(
         bar, "labelling", len(asked), partial(classifier.classify, texts, batch_size=batch_size)
     )
-    answers = [one.label for one in found]
-    scores = score_labels(answers, right, classifier.model.config.labels)
-    rows, notes = list_scores(scores)
+    result = report_labels([one.label for one in found], right, classifier.model.config.labels, seconds)
     cut = sum(one.num_left_out > 0 for one in found)
     if cut:
-        notes.append(f"Of {cut} of {len(found)} texts only the first {classifier.max_length} tokens are read.")
-    return Result(asdict(scores), rows, [show_line(label) for label in answers], seconds, len(found), notes)
+        result.notes.append(f"Of {cut} of {len(found)} texts only the first {classifier.max_length} tokens are read.")
+    return result

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from regard.core import RegardError
 from regard.data import UNK
 from regard.data.words import HAN, cut_words
 from regard.models.encoder import Encoder
-from regard.tasks.metrics.labels import list_scores, score_labels
+from regard.tasks.metrics.labels import report_labels
 from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.reading.predict import find_word_logits
 from regard.tasks.reading.vocabulary import Lexicon
@@ -125,11 +125,11 @@ def score_tagger(
     ask = partial(tagger.tag, sentences, batch_size=batch_size)
     found, seconds = time_answers(bar, "tagging", len(asked), ask)
     said, right = ([tag for tags in rows for tag in tags] for rows in ([x.tags for x in found], [x for _, x in asked]))
-    scores = score_labels(said, right, tagger.model.config.labels)
-    exact = sum(one.tags == tuple(tags) for one, (_, tags) in zip(found, asked, strict=True))
-    rows, notes = list_scores(scores)
-    rows.insert(2, f"sentences {100 * exact / len(found):6.2f}   {exact} of {len(found)} without a wrong tag")
     answers = [
         " ".join(f"{word}/{show_line(tag)}" for word, tag in zip(one.words, one.tags, strict=True)) for one in found
     ]
-    return Result({**asdict(scores), "exact": exact}, rows, answers, seconds, len(found), notes)
+    result = report_labels(said, right, tagger.model.config.labels, seconds, answers=answers)
+    exact = sum(one.tags == tuple(tags) for one, (_, tags) in zip(found, asked, strict=True))
+    result.rows.insert(2, f"sentences {100 * exact / len(found):6.2f}   {exact} of {len(found)} without a wrong tag")
+    result.entries["exact"] = exact
+    return result

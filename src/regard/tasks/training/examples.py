@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from regard.core import RegardError
-from regard.data.split import Split, split, split_evenly
+from regard.data.split import Part, Split, split, split_evenly, take_first
 from regard.tasks.training.digest import digest_data
 
 # how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
@@ -65,8 +65,8 @@ class Examples:
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
         return cls(**{"parting": "hash", **fixed})
 
-    def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
-        """The examples of files."""
+    def open(self, paths: tuple[str, ...]) -> Iterable[Any] | Split:
+        """The examples of files; split, where the files say of each which part it is in."""
         raise NotImplementedError
 
     def draw(self) -> Split:
@@ -91,26 +91,27 @@ class Examples:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
-        if not self.data or self.data == (self.builtin,):
-            parts = self.draw()
-            if self.valid:
-                parts = parts._replace(valid=self._list(self.valid))
+        found = self.draw() if not self.data or self.data == (self.builtin,) else self.open(self.data)
+        if isinstance(found, Split):
+            # what is built in, and files that say of each example which part it is in
+            parts = found._replace(valid=self.read(self.valid, "valid")) if self.valid else found
         elif self.valid:
-            parts = Split(self._list(self.data), self._list(self.valid), [])
+            parts = Split(take_first(found), self.read(self.valid, "valid"), [])
         elif self.parting == "even":
             options: dict[str, Any] = {"seed": self.seed, "key": self.read_key, "label": self.read_label}
-            parts = split_evenly(self.open(self.data), held_out=self.held_out, **options)
+            parts = split_evenly(found, held_out=self.held_out, **options)
         else:
             fraction = 0.05 if self.held_out is None else self.held_out
-            parts = split(self.open(self.data), test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
+            parts = split(found, test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
         for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
             if not len(part):
                 raise self.refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
 
-    def _list(self, paths: tuple[str, ...]) -> Sequence[Any]:
-        found = self.open(paths)
-        return found if isinstance(found, Sequence) else list(found)
+    def read(self, paths: tuple[str, ...], part: Part, limit: int | None = None) -> Sequence[Any]:
+        """The examples of files, or the first of them; of those that are split, the ones of a part."""
+        found = self.draw() if paths == (self.builtin,) else self.open(paths)
+        return take_first(getattr(found, part) if isinstance(found, Split) else found, limit)
 
     def refuse(self, parts: Split, name: str) -> RegardError:
         """The error of a part that has no examples."""

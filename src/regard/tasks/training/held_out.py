@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import pathlib
 from collections.abc import Sequence
@@ -38,9 +37,7 @@ def find_examples(
         other = "" if data else f", or name {kind.called} by --data"
         raise RegardError(f"{pathlib.Path(run) / CONFIG} is damaged ({cause}): restore it{other}.") from None
     if data:
-        corpus = replace(corpus, data=tuple(data), **(changes or {}))
-        asked = corpus.draw().test if corpus.data == (corpus.builtin,) else corpus.open(corpus.data)
-        return asked[:limit] if isinstance(asked, Sequence) else list(itertools.islice(asked, limit))
+        return replace(corpus, **(changes or {})).read(tuple(data), "test", limit)
     test = corpus.part().test
     if not len(test):
         raise RegardError(f"{run} held no {kind.called} out of {' and '.join(corpus.data)}: name others by --data.")
