@@ -10,7 +10,7 @@ from regard.tasks.metrics.verdict import LEVEL, find_chance, judge_labels
 from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.text.pretrain_job import PretrainJob, TextCorpus
 from regard.tasks.training.folder import RunFolder
-from regard.tasks.training.plan import open_job
+from regard.tasks.training.job import open_job
 
 
 @pytest.fixture

@@ -166,8 +166,8 @@ class Training:
             raise typer.Exit()
         from regard.tasks.registry import find_task
         from regard.tasks.training.folder import RunFolder
+        from regard.tasks.training.job import open_job
         from regard.tasks.training.machine import Machine
-        from regard.tasks.training.plan import open_job
 
         machine = Machine(self.accelerator, self.devices, self.strategy, self.num_nodes, self.precision)
         job.check_settings()

@@ -17,7 +17,7 @@ from regard.tasks.checkpoints.image_processor import fit_picture, list_patches, 
 from regard.tasks.checkpoints.open import TOKENIZER, Checkpoint, hush
 from regard.tasks.looks.scenes import ImageScene
 from regard.tasks.looks.sight import Sight, place_sides
-from regard.tasks.looks.token_labels import Speaker, check_text, label_said, shift
+from regard.tasks.looks.token_labels import Speaker, check_text, label_patches, label_said, shift
 from regard.views.page import Labels, label_encoding
 from regard.watching import Seen, watch
 
@@ -74,14 +74,9 @@ def look_at_picture(
     picture, numbers = fit_picture(read_picture(image), rules, size)
     seen = _run(checkpoint, layers, top, pixel_values=numbers.to(model.device, model.dtype))
     grid, skip = list_patches(checkpoint.folder, model.config, picture, seen)
-    rows, columns = grid
-    names = ["[CLS]", *(f"[{k}]" for k in range(1, skip))][:skip]
-    labels = [*names, *(f"{r + 1},{c + 1}" for r in range(rows) for c in range(columns))]
-    special = (True,) * skip + (False,) * (rows * columns)
-    tokens = {"patches": Labels(tuple(labels), special, (False,) * len(labels), False)}
-    sides = dict.fromkeys(seen, ("patches", "patches"))
-    name = pathlib.Path(image).name
-    return Sight(seen, tokens, sides, name, None, notes, scene=ImageScene(picture, grid, skip))
+    tokens, sides = {"patches": label_patches(grid, skip)}, dict.fromkeys(seen, ("patches", "patches"))
+    scene = ImageScene(picture, grid, skip)
+    return Sight(seen, tokens, sides, pathlib.Path(image).name, None, notes, scene=scene)
 
 
 def _run(checkpoint: Checkpoint, layers: Any, top: int, **given: Any) -> Seen:

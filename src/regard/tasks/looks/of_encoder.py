@@ -11,8 +11,8 @@ from regard.core import RegardError
 from regard.data.compression import DROP, KEEP
 from regard.models.encoder import Encoder
 from regard.tasks.looks.of_translator import look_at_run
-from regard.tasks.looks.sight import Sight
-from regard.tasks.looks.token_labels import UNKNOWN, check_text
+from regard.tasks.looks.sight import POOLING, Sight, place_pooled
+from regard.tasks.looks.token_labels import UNKNOWN, check_text, label_names
 from regard.tasks.reading.predict import find_logits
 from regard.tasks.reading.vocabulary import Encoded, Lexicon
 from regard.tasks.text.classifier import Classifier
@@ -23,8 +23,6 @@ from regard.tasks.text.translator import Translator
 from regard.views.page import Labels, label_tokens
 from regard.watching import Seen, watch
 
-# the name that the pooling of an encoder goes by
-POOLING = "pooling"
 # between a word and what is said of it
 MARK = "/"
 
@@ -89,12 +87,9 @@ def look_at_class(classifier: Classifier, text: str, *, layers: Any = None, top:
     with _watch(model, text, layers, top) as seen:
         (found,) = classifier.classify([text])
     (one,) = lexicon.encode_texts([text], classifier.max_length)
-    sides = {name: ("label" if name == POOLING else "text", "text") for name in seen}
+    sides, tokens = place_pooled(seen, "text"), {"text": label_text(lexicon, text, one)}
     if POOLING in seen:
-        # its query is learned, and none of the text
-        seen.kinds[POOLING] = "cross"
-    label = Labels((found.label,), (False,), (False,), False)
-    tokens = {"text": label_text(lexicon, text, one), **({"label": label} if POOLING in seen else {})}
+        tokens["label"] = label_names([found.label])
     notes = _note(one, bool(found.unknown))
     if model.pooling is None:
         notes += (f"This run pools by {model.config.pooling}: what is shown are the weights of its layers.",)

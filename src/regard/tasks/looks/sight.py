@@ -17,6 +17,8 @@ from regard.watching import Seen
 Pair = tuple[str, str]
 # a text that looks at itself: as it is, with tags, with guesses
 OWN = {("text", "text"), ("tags", "text"), ("words", "text")}
+# the name that the pooling of an encoder goes by
+POOLING = "pooling"
 # characters of a text in a title
 SHORT = 120
 
@@ -88,3 +90,13 @@ def place_sides(seen: Seen) -> dict[str, Pair]:
         else:
             sides[name] = ("target", "source" if seen.kinds[name] == "cross" else "inputs")
     return sides
+
+
+def place_pooled(seen: Seen, side: str) -> dict[str, Pair]:
+    """Whose queries and keys the attentions of an encoder are, if it pools `side` into one vector for a label.
+
+    What pools goes by the name of its module, "pooling"; its query is learned, and none of what is pooled.
+    """
+    if POOLING in seen:
+        seen.kinds[POOLING] = "cross"
+    return {name: ("label" if name == POOLING else side, side) for name in seen}

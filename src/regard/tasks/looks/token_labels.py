@@ -41,6 +41,27 @@ def label_said(ids: Sequence[int], speaker: Speaker) -> Labels:
     return label_tokens(text, spans, [speaker.special.get(number) for number in ids])
 
 
+def label_names(names: Sequence[str], num_special: int = 0) -> Labels:
+    """Labels that are no text's: names of nodes, or the one of a whole; the first may stand for none of it.
+
+    >>> label_names(["[CLS]", "1,1"], num_special=1).special
+    (True, False)
+    """
+    return Labels(tuple(names), tuple(k < num_special for k in range(len(names))), (False,) * len(names), False)
+
+
+def label_patches(grid: tuple[int, int], skip: int = 0) -> Labels:
+    """Labels of patches by row and column, after `skip` tokens that are none, as a class token.
+
+    >>> label_patches((1, 2), 1).labels
+    ('[CLS]', '1,1', '1,2')
+    """
+    rows, columns = grid
+    names = ["[CLS]", *(f"[{k}]" for k in range(1, skip))][:skip]
+    places = [f"{row + 1},{column + 1}" for row in range(rows) for column in range(columns)]
+    return label_names([*names, *places], skip)
+
+
 def end(labels: Labels) -> Labels:
     return Labels((*labels.labels, "<eos>"), (*labels.special, True), (*labels.marks, False), labels.joined)
 

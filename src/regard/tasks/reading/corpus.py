@@ -1,4 +1,4 @@
-"""Texts as examples: the built-in phrasebook or files, told apart and split by what they say."""
+"""Texts to learn from: the built-in phrasebook or files, split by what they say; and what all jobs on texts set."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from regard.core import RegardError
 from regard.data.split import Split
 from regard.tasks.training.digest import digest_texts
 from regard.tasks.training.examples import Examples
+from regard.tasks.training.job import TrainingJob
 
 # the name of the embedded sentences, where others name a file
 PHRASEBOOK = "phrasebook"
@@ -41,3 +42,25 @@ class TextExamples(Examples):
                 " are the columns the wrong way round?"
             )
         return super().refuse(parts, name)
+
+
+@dataclass(frozen=True)
+class TextJob(TrainingJob):
+    """A job whose examples are texts, which become tokens of a vocabulary: see `train_tokenizer`.
+
+    Texts of more than `max_length` tokens are cut, or left out.
+    """
+
+    vocab_size: int = 20_000
+    min_count: int = 1
+    lowercase: bool = False
+    form: str = "NFC"
+    max_length: int | None = 512
+    label_smoothing: float = 0.0
+
+    counts: ClassVar[tuple[str, ...]] = ("vocab_size", "min_count", "batch_size", "max_tokens", "max_length")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.label_smoothing < 1:
+            raise RegardError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}.")

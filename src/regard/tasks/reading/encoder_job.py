@@ -12,8 +12,7 @@ from regard.core import RegardError
 from regard.data.wordpiece import WordPiece, open_tokenizer
 from regard.models.encoder_config import TRUNK, UNK, Config
 from regard.models.layout import PREFIX
-from regard.tasks.reading.corpus import TextExamples
-from regard.tasks.reading.text_job import TextJob
+from regard.tasks.reading.corpus import TextExamples, TextJob
 from regard.tasks.reading.vocabulary import TOKENS_FILE, Lexicon
 from regard.tasks.training.examples import Examples
 from regard.tasks.training.job import check_changes

@@ -16,7 +16,7 @@ from regard.data.split import Split
 from regard.models.encoder import Encoder
 from regard.tasks.metrics.verdict import JUDGED
 from regard.tasks.reading.encoder_job import EncoderJob
-from regard.tasks.reading.predict import PLACES, ask, open_rows, part_sentence
+from regard.tasks.reading.predict import PLACES, open_rows, part_sentence
 from regard.tasks.reading.vocabulary import LETTERS_FILE, TOKENS_FILE, Encoded, Lexicon
 from regard.tasks.reading.warm_start import limit_length, prepare_reading
 from regard.tasks.training.classification import ClassTask
@@ -89,7 +89,8 @@ class LabelTask(ClassTask):
         return self._batch(self._asked, 0, 1, max_tokens=most, shuffle=False)
 
     def predict(self, model: nn.Module, batch: Labelled) -> Tensor:
-        return ask(model, batch)
+        logits: Tensor = model(batch.ids, batch.lengths, spelling=batch.spelling)
+        return logits
 
 
 def prepare_labels(job: EncoderJob, parts: Split, folder: RunFolder, kind: type[LabelTask] = LabelTask) -> LabelTask:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.data.rows import Labelled, Rows
+from regard.data.rows import Rows
 from regard.models.encoder import Encoder
 from regard.tasks.reading.vocabulary import Encoded, Lexicon
 from regard.tasks.reading.warm_start import limit_length, pause_training
@@ -68,7 +68,8 @@ def find_logits(
     rows = open_rows(encoded, batch_size=batch_size, max_tokens=max(PLACES, longest + 1), shuffle=False)
     with pause_training(model):
         for batch in rows.walk():
-            logits = ask(model, batch.to(place)).float().cpu()
+            here = batch.to(place)
+            logits = model(here.ids, here.lengths, spelling=here.spelling).float().cpu()
             for number, length, row in zip(batch.numbers.tolist(), batch.lengths.tolist(), logits, strict=True):
                 found[number] = row[:length] if row.ndim == 2 else row
             done += len(batch.numbers)
@@ -90,9 +91,3 @@ def find_word_logits(
     whole = [*itertools.chain.from_iterable(parts)]
     answers = iter(find_logits(model, whole, batch_size=batch_size, on_progress=on_progress))
     return [torch.cat([next(answers)[one.starts or []] for one in windows]) for windows in parts]
-
-
-def ask(model: nn.Module, batch: Labelled) -> Tensor:
-    """What a model says of a batch."""
-    logits: Tensor = model(batch.ids, batch.lengths, spelling=batch.spelling)
-    return logits

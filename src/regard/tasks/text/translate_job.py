@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from regard.models import seq2seq_config, transformer_config
 from regard.models.encoder_config import UNK
+from regard.tasks.reading.corpus import TextJob
 from regard.tasks.reading.pairs import Corpus
-from regard.tasks.reading.text_job import TextJob
 from regard.tasks.training.job import check_changes
 
 # what suits a model unless told otherwise

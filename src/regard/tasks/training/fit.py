@@ -17,8 +17,8 @@ from torch.distributed.checkpoint import state_dict as whole
 from regard.core import RegardError
 from regard.tasks.training.average import Average
 from regard.tasks.training.folder import STATE, RunFolder
+from regard.tasks.training.job import describe_move
 from regard.tasks.training.machine import holds_parts
-from regard.tasks.training.plan import describe_move
 from regard.tasks.training.progress import Progress
 from regard.tasks.training.recipe import Recipe
 from regard.tasks.training.signals import SIGNALS, Ear, heed_signals

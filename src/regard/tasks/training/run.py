@@ -21,8 +21,8 @@ from regard.plugins import load
 from regard.tasks.training.digest import digest_again, digest_data
 from regard.tasks.training.fit import Standing, fit
 from regard.tasks.training.folder import RunFolder, is_same_start, say_why
+from regard.tasks.training.job import describe_plan, open_job
 from regard.tasks.training.machine import Machine
-from regard.tasks.training.plan import describe_plan, open_job
 from regard.tasks.training.progress import Progress
 from regard.tasks.training.task import Task
 
