@@ -54,7 +54,7 @@ def test_texts_a_file_stdin_and_typing_are_the_same(command, finished, tmp_path,
     assert out.read_text() == expected
     status, said, err = command(called, run, *QUICK, stdin=raw, is_typed=True)
     assert (status, said) == (0, expected)
-    assert err.startswith("One sentence a line; Ctrl-D ends.\n")
+    assert err.startswith("Sentences, one per line; Ctrl-D ends.\n")
     # a line for a line
     assert command(called, run, *QUICK, "--batch-size", "1", stdin=b"\nxi'an\n")[1].count("\n") == 2
     assert command(called, run, *QUICK, stdin=b"") == (0, "", "")

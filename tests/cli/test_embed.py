@@ -55,7 +55,7 @@ def test_texts_a_file_and_stdin_are_the_same(command, run, expected, tmp_path):
     for arguments, stdin in (((), raw), (("--input", plain), b""), (("--input", packed), b"")):
         assert command("embed", run, *arguments, *CPU, stdin=stdin) == lines
     status, out, err = command("embed", run, *CPU, stdin=b"d\n", is_typed=True)
-    assert (status, err) == (0, "One sentence a line; Ctrl-D ends.\n")
+    assert (status, err) == (0, "Sentences, one per line; Ctrl-D ends.\n")
     # rounding is another in other company
     torch.testing.assert_close(read(out), expected[2:3], atol=1e-6, rtol=0)
     assert command("embed", run, *CPU, stdin=b"") == (0, "", "")

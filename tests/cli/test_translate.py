@@ -133,7 +133,7 @@ def test_sentences_that_look_like_options(command, run_folder):
 
 def test_typed_line_by_line(command, run_folder, expected):
     status, out, err = command("translate", run_folder, *QUICK, stdin="西安\n北京\n".encode(), is_typed=True)
-    assert (status, err) == (0, "One sentence a line; Ctrl-D ends.\n")
+    assert (status, err) == (0, "Sentences, one per line; Ctrl-D ends.\n")
     assert out.splitlines() == [said.text for said in expected(["西安", "北京"])]
 
 

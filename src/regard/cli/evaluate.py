@@ -37,7 +37,9 @@ def evaluate(
     *,
     options: Options,
     limit: Annotated[int | None, Some("N", "Score the first N examples only.  [default: all]", min=1)] = None,
-    batch_size: asking.BatchSize = 64,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Examples per batch; more take more memory.")
+    ] = 64,
     force: Force = False,
     device: asking.Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,

@@ -38,20 +38,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
 
 
-def check_asked(text: list[str] | None, input: Path | None, output: Path | None, force: bool) -> None:
+def check_asked(
+    given: list[str] | None, input: Path | None, output: Path | None, force: bool, units: str = "sentences"
+) -> None:
     """Complain of what cannot be asked or written before there is work to lose."""
-    if text and input is not None:
-        raise typer.BadParameter("give sentences or --input, not both")
+    if given and input is not None:
+        raise typer.BadParameter(f"give {units} or --input, not both")
     check_place("--output", output, force)
 
 
-def read_asked(text: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
-    """The sentences that are given; None where someone sits there to type them, if `is_typed` may be."""
-    if not text and input is None and is_typed and sys.stdin.isatty():
+def read_asked(given: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
+    """What is asked, a line each; None where someone sits there to type it, if `is_typed` may be."""
+    if not given and input is None and is_typed and sys.stdin.isatty():
         return None
     if input is not None and input.name.lower().removesuffix(".gz").endswith(TABLES):
         print(f"{input} is read as plain text: each line is asked whole.", file=sys.stderr)
-    return list(text or (read_stream() if input is None else read_lines(input)))
+    return list(given or (read_stream() if input is None else read_lines(input)))
 
 
 def check_kept(run: str | Path) -> None:
@@ -99,10 +101,11 @@ def answer(
     *,
     title: str,
     output: Path | None = None,
+    units: str = "sentences",
 ) -> list[Answer]:
     """Ask for all lines at once and write the answers, or for each one as it is typed; then say what is to be noted."""
     if lines is None:
-        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+        print(f"{units.capitalize()}, one per line; Ctrl-D ends.", file=sys.stderr)
         for line in read_stream():
             found = ask([line])
             _print(write(found))

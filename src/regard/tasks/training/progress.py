@@ -19,7 +19,7 @@ class Progress:
     """
 
     def __init__(
-        self, *, is_shown: bool = True, unit: str = "tokens", baselines: Mapping[str, float] | None = None
+        self, *, is_shown: bool = True, unit: str = "examples", baselines: Mapping[str, float] | None = None
     ) -> None:
         self._unit, self._baselines = unit, baselines or {}
         self._bar: Any = None
