@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
         return Batch(*(part.to(device, non_blocking=True) for part in self))
 
 
-class Batches:
+class Batches(Buckets):
     """Pairs of token ids as padded batches, an epoch at a time.
 
     >>> batches = Batches([([7, 8], [9]), ([5], [6]), ([5, 6], [7, 8])], batch_size=2, seed=1)
@@ -51,47 +51,18 @@ class Batches:
     that one process with `world_size` times the `batch_size` sees. Only where fewer pairs are left at the end than
     there are processes, and the batch before has none to spare, these are left out of the epoch.
 
-    With shuffle=False the longest come first, in every epoch.
+    With shuffle=False the longest come first, in every epoch. Other options are those of `Buckets`.
     """
 
-    def __init__(
-        self,
-        pairs: Sequence[tuple[Ids, Ids]],
-        *,
-        batch_size: int | None = None,
-        max_tokens: int | None = None,
-        max_length: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        self.pairs, self.shuffle, self.seed = pairs, shuffle, seed
-        self.rank, self.world_size = rank, world_size
-        lengths = [(len(source), len(target)) for source, target in pairs]
-        self._buckets = Buckets(
-            # the longer side with its <eos> or <bos>
-            [1 + max(both) for both in lengths],
-            batch_size=batch_size,
-            max_tokens=max_tokens,
-            max_length=max_length,
-            shuffle=shuffle,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            what="pair",
-        )
-        self.dropped = self._buckets.dropped
-        self.longest = max(lengths[i][0] for i in self._buckets.kept.tolist())
+    def __init__(self, pairs: Sequence[tuple[Ids, Ids]], **options: Any) -> None:
+        self.pairs, lengths = pairs, [(len(source), len(target)) for source, target in pairs]
+        # the longer side with its <eos> or <bos>
+        super().__init__([1 + max(both) for both in lengths], what="pair", **options)
+        self.longest = max(lengths[i][0] for i in self.kept.tolist())
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from number `start` on."""
-        for numbers in self._buckets.walk(epoch, start):
-            pairs = [self.pairs[i] for i in numbers.tolist()]
-            source, source_lengths = pad([[*source, EOS] for source, _ in pairs])
-            inputs, target_lengths = pad([[BOS, *target] for _, target in pairs])
-            outputs, _ = pad([[*target, EOS] for _, target in pairs])
-            yield Batch(source, source_lengths, inputs, outputs, target_lengths, numbers)
+    def make(self, numbers: Tensor) -> Batch:
+        pairs = [self.pairs[i] for i in numbers.tolist()]
+        source, source_lengths = pad([[*source, EOS] for source, _ in pairs])
+        inputs, target_lengths = pad([[BOS, *target] for _, target in pairs])
+        outputs, _ = pad([[*target, EOS] for _, target in pairs])
+        return Batch(source, source_lengths, inputs, outputs, target_lengths, numbers)

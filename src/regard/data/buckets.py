@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ class Buckets:
     >>> len(buckets), [numbers.tolist() for numbers in buckets.walk()]
     (2, [[1, 3], [0, 2]])
 
-    `Batches` tells what holds for an epoch. `kept` are the numbers of the sequences that are not too long. `what` names
-    a sequence where there are too few.
+    `Batches` tells what holds for an epoch. `kept` are the numbers of the sequences that are not too long, `dropped` is
+    how many are. `what` names a sequence where there are too few. A subclass says by `make` what a batch is.
     """
 
     def __init__(
@@ -80,14 +81,18 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Tensor]:
-        """This process's share of the numbers in each batch of an epoch, from batch `start` on."""
+    def make(self, numbers: Tensor) -> Any:
+        """The batch of these numbers."""
+        return numbers
+
+    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
+        """This process's share of each batch of an epoch, from batch `start` on."""
         if not 0 <= start <= len(self):
             raise RegardError(f"start must be from 0 to {len(self)} (the number of batches), got {start}.")
         order, batches = self._order(epoch)
         for batch in batches[start:]:
             first = self._ends[batch - 1] if batch else 0
-            yield self.kept[order[first : self._ends[batch]][self.rank :: self.world_size]]
+            yield self.make(self.kept[order[first : self._ends[batch]][self.rank :: self.world_size]])
 
     def _order(self, epoch: int) -> tuple[Tensor, list[int]]:
         """The kept sequences from longest to shortest, and the order of the batches cut from these."""

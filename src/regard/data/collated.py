@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from regard.data.buckets import Buckets
 
 
-class Collated:
+class Collated(Buckets):
     """Batches of a sequence, an epoch at a time; `collate` makes one of its examples, which are asked for only then.
 
     >>> batches = Collated([3, 1, 4], sum, batch_size=2, shuffle=False)
     >>> len(batches), list(batches.walk()), list(batches.walk(start=1))
     (2, [4, 4], [4])
 
-    The order of an epoch, going on in its middle and shares of processes are as in `Batches`.
+    With `lengths` those of like length meet. The order of an epoch, going on in its middle and shares of processes are
+    as in `Batches`; other options are those of `Buckets`.
     """
 
     def __init__(
-        self, examples: Sequence[Any], collate: Callable[[list[Any]], Any], *, batch_size: int, shuffle: bool = True,
-        seed: int = 0, rank: int = 0, world_size: int = 1, what: str = "example",
+        self, examples: Sequence[Any], collate: Callable[[list[Any]], Any], *, lengths: Sequence[int] | None = None,
+        **options: Any,
     ) -> None:  # fmt: skip
         self.examples, self.collate = examples, collate
-        self._buckets = Buckets(
-            [1] * len(examples), batch_size=batch_size, shuffle=shuffle, seed=seed, rank=rank, world_size=world_size,
-            what=what,
-        )  # fmt: skip
+        super().__init__([1] * len(examples) if lengths is None else lengths, **{"what": "example", **options})
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, from number `start` on."""
-        for numbers in self._buckets.walk(epoch, start):
-            yield self.collate([self.examples[number] for number in numbers.tolist()])
+    def make(self, numbers: Tensor) -> Any:
+        return self.collate([self.examples[number] for number in numbers.tolist()])

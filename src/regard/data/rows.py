@@ -43,7 +43,7 @@ class Labelled(NamedTuple):
         return self._replace(**{k: part.to(device, non_blocking=True) for k, part in parts if part is not None})
 
 
-class Rows:
+class Rows(Buckets):
     """Sequences of token ids as padded batches, an epoch at a time.
 
     >>> rows = Rows([[7, 8, 9], [5]], [[0, 1, 0], [2]], batch_size=2, shuffle=False)
@@ -54,8 +54,8 @@ class Rows:
     `labels` has an int for each sequence, or for each a list with an int for every token; `letters` the ids of the
     letters of every token, `types` an int for every token. An empty sequence is one <pad> of length 0.
 
-    Sizes, the order of an epoch, going on in its middle and shares of processes are as in `Batches`; `what` names a
-    sequence where there are too few.
+    Sizes, the order of an epoch, going on in its middle and shares of processes are as in `Batches`; other options are
+    those of `Buckets`.
     """
 
     def __init__(
@@ -65,53 +65,29 @@ class Rows:
         *,
         letters: Sequence[Sequence[Ids]] | None = None,
         types: Sequence[Ids] | None = None,
-        batch_size: int | None = None,
-        max_tokens: int | None = None,
-        max_length: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
         pad_label: int = NO_LABEL,
-        what: str = "sequence",
+        **options: Any,
     ) -> None:
         self.sequences, self.labels, self.letters, self.types = sequences, labels, letters, types
-        self.shuffle, self.seed, self.rank, self.world_size = shuffle, seed, rank, world_size
         self.pad_label = pad_label
         lengths = [len(row) for row in sequences]
         for name, given in (("labels", labels), ("letters", letters), ("types", types)):
             if given is not None:
                 _check(name, given, lengths)
-        self._buckets = Buckets(
-            lengths,
-            batch_size=batch_size,
-            max_tokens=max_tokens,
-            max_length=max_length,
-            shuffle=shuffle,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            what=what,
-        )
-        self.dropped = self._buckets.dropped
-        self.longest = max(lengths[i] for i in self._buckets.kept.tolist())
+        super().__init__(lengths, **options)
+        self.longest = max(lengths[i] for i in self.kept.tolist())
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Labelled]:
-        """The batches of an epoch, from number `start` on."""
-        for numbers in self._buckets.walk(epoch, start):
-            chosen = numbers.tolist()
-            ids, lengths = _pad([self.sequences[i] for i in chosen])
-            types = None if self.types is None else _pad([self.types[i] for i in chosen])[0]
-            labels = None if self.labels is None else self._label([self.labels[i] for i in chosen])
-            spelling = None
-            if self.letters is not None:
-                words, _ = pad(list(itertools.chain(*(self.letters[i] for i in chosen))))
-                spelling = torch.full((*ids.shape, max(1, words.shape[1])), PAD)
-                spelling[find_tokens(ids, lengths), : words.shape[1]] = words
-            yield Labelled(ids, lengths, labels, numbers, spelling, types)
+    def make(self, numbers: Tensor) -> Labelled:
+        chosen = numbers.tolist()
+        ids, lengths = _pad([self.sequences[i] for i in chosen])
+        types = None if self.types is None else _pad([self.types[i] for i in chosen])[0]
+        labels = None if self.labels is None else self._label([self.labels[i] for i in chosen])
+        spelling = None
+        if self.letters is not None:
+            words, _ = pad(list(itertools.chain(*(self.letters[i] for i in chosen))))
+            spelling = torch.full((*ids.shape, max(1, words.shape[1])), PAD)
+            spelling[find_tokens(ids, lengths), : words.shape[1]] = words
+        return Labelled(ids, lengths, labels, numbers, spelling, types)
 
     def _label(self, labels: list[int | Ids]) -> Tensor:
         tags = [label for label in labels if not isinstance(label, int)]
