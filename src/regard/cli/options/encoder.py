@@ -1,4 +1,4 @@
-"""The options of tasks that train an encoder: its texts, what it is made of and how it reads."""
+"""The options of tasks that train an encoder: what it is made of and how it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.options.spread import Some, drop_none, read_changes
-from regard.cli.options.training import Changes, HeldOut, Limit, Valid
+from regard.cli.options.training import Changes
 
 # what a model that learned before decides
 DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
@@ -20,25 +20,6 @@ Metric = Annotated[
     str | None,
     Some("NAME", "Validation metric that selects the best weights: loss, accuracy or f1 (macro).  [default: accuracy]"),
 ]
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What is learned from."""
-
-    data: Annotated[
-        list[str] | None,
-        Some("FILE", "Training data; repeat for more files.  [default: {builtin}]"),
-    ] = None
-    valid: Valid = None
-    held_out: HeldOut = None
-    limit: Limit = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What was given of a corpus."""
-        found = {"held_out": self.held_out, "limit": self.limit, "valid": tuple(self.valid or ())}
-        return found | ({"data": tuple(self.data)} if self.data else {})
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
-"""The options that name sentence pairs and labelled texts, shared by commands."""
+"""The options that name examples: files, sentence pairs, labelled texts."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli.options.spread import Some
+from regard.cli.options.training import HeldOut, Limit, Valid
 
 Data = Annotated[
     list[str] | None,
@@ -32,6 +34,46 @@ Header = Annotated[
     bool, typer.Option("--header", help="Skip the first row of TSV and CSV, where --columns are numbers.")
 ]
 LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Keys of text and label in JSONL.")]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Examples to learn from."""
+
+    data: Annotated[
+        list[str] | None,
+        Some("FILE", "Training data; repeat for more files.  [default: {builtin}]"),
+    ] = None
+    valid: Valid = None
+    held_out: HeldOut = None
+    limit: Limit = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was given of a corpus."""
+        found = {"held_out": self.held_out, "limit": self.limit, "valid": tuple(self.valid or ())}
+        return found | ({"data": tuple(self.data)} if self.data else {})
+
+
+@dataclass(frozen=True)
+class PairTexts:
+    """Sentence pairs to learn from."""
+
+    data: Data = None
+    valid: Valid = None
+    columns: Columns = "1,2"
+    keys: Keys = "source,target"
+    swap: Swap = False
+    member: Member = None
+    held_out: HeldOut = None
+    limit: Limit = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was given of a corpus."""
+        found = {name: getattr(self, name) for name in ("swap", "member", "held_out", "limit")}
+        found |= {"columns": read_columns(self.columns), "keys": read_two("--keys", self.keys)}
+        return found | {"valid": tuple(self.valid or ())} | ({"data": tuple(self.data)} if self.data else {})
 
 
 def read_columns(given: str) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from regard.cli.options.encoder import Encoding, Metric, Model, Texts
-from regard.cli.options.examples import Header, LabelColumns, LabelKeys, read_label_columns, read_two
+from regard.cli.options.encoder import Encoding, Metric, Model
+from regard.cli.options.examples import Header, LabelColumns, LabelKeys, Texts, read_label_columns, read_two
 from regard.cli.options.spread import Some, drop_none, spread
 from regard.cli.options.training import Out, Training
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from regard.cli.options.encoder import Texts
+from regard.cli.options.examples import Texts
 from regard.cli.options.fields import make_options
 from regard.cli.options.spread import Some, drop_none, read_changes, spread
 from regard.cli.options.training import Changes, Out, Training

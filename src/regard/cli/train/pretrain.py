@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options.encoder import Encoding, Model, Texts
-from regard.cli.options.examples import read_column
+from regard.cli.options.encoder import Encoding, Model
+from regard.cli.options.examples import Texts, read_column
 from regard.cli.options.spread import Some, drop_none, spread
 from regard.cli.options.training import Out, Training
 

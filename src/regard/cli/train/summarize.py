@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from regard.cli.options.encoder import Encoding
-from regard.cli.options.examples import Columns, Data, Keys, Member, Swap, read_columns, read_two
+from regard.cli.options.examples import PairTexts
 from regard.cli.options.spread import Some, drop_none, spread
-from regard.cli.options.training import HeldOut, Limit, Out, Training, Valid
+from regard.cli.options.training import Out, Training
 
 EXAMPLES = """\
   regard train summarize --out runs/short
@@ -37,14 +37,7 @@ OWN = {"start": "from", "has_letters": "letters"}
 def summarize(
     *,
     out: Out = None,
-    data: Data = None,
-    valid: Valid = None,
-    columns: Columns = "1,2",
-    keys: Keys = "source,target",
-    swap: Swap = False,
-    member: Member = None,
-    held_out: HeldOut = None,
-    limit: Limit = None,
+    pairs: PairTexts,
     how: Annotated[
         str,
         typer.Option(
@@ -75,15 +68,11 @@ def summarize(
     """
     if how not in HOWS:
         raise typer.BadParameter(f"--how must be one of {', '.join(HOWS)}, got {how!r}")
-    numbers, named = read_columns(columns), read_two("--keys", keys)
-    given: dict[str, Any] = encoding.read() | drop_none({"metric": metric})
+    found, given = pairs.settings, encoding.read() | drop_none({"metric": metric})
 
     from regard.tasks.text.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
 
-    corpus = ShortCorpus(
-        tuple(data or ShortCorpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
-        held_out=held_out, limit=limit,
-    )  # fmt: skip
+    corpus = ShortCorpus(**found)
     job: SummarizeJob | RewriteJob
     if how == "keep":
         job = SummarizeJob.default(model or "attention", recipe=training.recipe, corpus=corpus, **given)

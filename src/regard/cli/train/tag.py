@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options.encoder import Encoding, Metric, Model, Texts
+from regard.cli.options.encoder import Encoding, Metric, Model
+from regard.cli.options.examples import Texts
 from regard.cli.options.spread import drop_none, spread
 from regard.cli.options.training import Out, Training
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options.examples import Columns, Data, Keys, Member, Swap, read_columns, read_two
+from regard.cli.options.examples import PairTexts
 from regard.cli.options.spread import Some, drop_none, read_changes, spread
-from regard.cli.options.training import Changes, HeldOut, Limit, Out, Preset, Training, Valid
+from regard.cli.options.training import Changes, Out, Preset, Training
 
 EXAMPLES = """\
   regard train translate --out runs/demo
@@ -28,14 +28,7 @@ SAID = {
 def translate(
     *,
     out: Out = None,
-    data: Data = None,
-    valid: Valid = None,
-    columns: Columns = "1,2",
-    keys: Keys = "source,target",
-    swap: Swap = False,
-    member: Member = None,
-    held_out: HeldOut = None,
-    limit: Limit = None,
+    pairs: PairTexts,
     model: Annotated[
         str, typer.Option(metavar="NAME", help="Architecture: bahdanau (GRUs with additive attention) or transformer.")
     ] = "bahdanau",
@@ -98,8 +91,7 @@ def translate(
     Without --data it learns the built-in phrasebook, Chinese to English. Stop it at any moment, by Ctrl-C or harder:
     the same command resumes it, and comes to the same end.
     """
-    numbers, named = read_columns(columns), read_two("--keys", keys)
-    kinds = [part.strip() for part in tokens.split(",")]
+    found, kinds = pairs.settings, [part.strip() for part in tokens.split(",")]
     if len(kinds) > 2:
         raise typer.BadParameter(f"--tokens must be one kind, or two with a comma between, got {tokens!r}")
     changes = read_changes(set_)
@@ -107,12 +99,8 @@ def translate(
     from regard.tasks.reading.pairs import Corpus
     from regard.tasks.text.translate_job import Job
 
-    corpus = Corpus(
-        tuple(data or Corpus.data), tuple(valid or ()), columns=numbers, keys=named, swap=swap, member=member,
-        held_out=held_out, limit=limit,
-    )  # fmt: skip
     job = Job.default(
-        model, recipe=training.recipe, preset=preset, changes=changes, corpus=corpus,
+        model, recipe=training.recipe, preset=preset, changes=changes, corpus=Corpus(**found),
         source_tokens=kinds[0], target_tokens=kinds[-1], vocab_size=vocab_size, min_count=min_count,
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
         metric=metric, label_smoothing=label_smoothing, **drop_none({"batch_size": batch_size}),
