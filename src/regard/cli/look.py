@@ -49,7 +49,12 @@ def look(
         ),
     ],
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The text.  [default: all of stdin]", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="INPUT",
+            help="What the run is asked, such as a text.  [default: all of stdin]",
+            show_default=False,
+        ),
     ] = None,
     input: Annotated[Path | None, Some("FILE", "Read the text from a file, plain or .gz.  [default: stdin]")] = None,
     *,
@@ -93,7 +98,7 @@ def look(
     lang: Annotated[str, typer.Option(metavar="NAME", help="Language of the page: en or zh.")] = "en",
     device: asking.Device = "auto",
 ) -> None:
-    """Show the attention weights of a model on a text.
+    """Show the attention weights of a model on a text, a picture or a graph.
 
     A translator decodes its own translation, or --target; a tagger tags, a classifier labels, a pre-trained encoder
     predicts what ___ stands for; all its attention layers are recorded. Without --out the terminal shows the most

@@ -29,7 +29,7 @@ def require(context: typer.Context, out: Path | None) -> Path | None:
 Out = Annotated[
     Path | None,
     Some(
-        "FOLDER", "Folder of the run: its settings, tokenizers, weights, curves. A run there is resumed.  [required]",
+        "FOLDER", "Folder of the run: its settings, weights, curves. A run there is resumed.  [required]",
         callback=require,
     ),
 ]  # fmt: skip

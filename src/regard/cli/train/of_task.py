@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, field, make_dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,26 +13,27 @@ from regard.cli.options.spread import Some, drop_none, read_changes, spread
 from regard.cli.options.training import Changes, Out, Training
 from regard.tasks.registry import Entry
 
-
-@dataclass(frozen=True)
-class Fitting:
-    """Which model is fitted, and in what batches."""
-
-    model: Annotated[str | None, Some("NAME", "Architecture: {models}.  [default: {model}]")] = None
-    preset: Annotated[str | None, Some("NAME", "Size of the model, a name of its presets.  [default: {preset}]")] = None
-    set_: Changes = None
-    batch_size: Annotated[
+# which model is fitted, and in what batches
+FITTING: dict[str, Any] = {
+    "model": Annotated[str | None, Some("NAME", "Architecture: {models}.  [default: {model}]")],
+    "preset": Annotated[str | None, Some("NAME", "Size of the model: {presets}.  [default: {preset}]")],
+    "set_": Changes,
+    "batch_size": Annotated[
         int | None, Some("N", "Examples per batch.  [default: from the size of the data and the model]", min=1)
-    ] = None
-    metric: Annotated[
+    ],
+    "metric": Annotated[
         str | None, Some("NAME", "Validation metric that selects the best weights: {metrics}.  [default: {metric}]")
-    ] = None
+    ],
+}
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What was given of a job."""
-        given = {name: getattr(self, name) for name in ("preset", "batch_size", "metric")}
-        return drop_none(given) | {"changes": read_changes(self.set_)}
+
+def make_fitting(job_class: Any) -> type[Any]:
+    """Those options of `FITTING` that leave something to choose."""
+    chosen = {
+        "model": len(job_class.models) > 1, "preset": len(job_class.presets) > 1, "set_": True,
+        "batch_size": job_class.batch_size is not None, "metric": len(job_class.metrics) > 1,
+    }  # fmt: skip
+    return make_dataclass("Fitting", [(name, FITTING[name], field(default=None)) for name, x in chosen.items() if x])
 
 
 def make_training(entry: Entry) -> Callable[..., None]:
@@ -41,11 +42,12 @@ def make_training(entry: Entry) -> Callable[..., None]:
 
     def train(*, out: Any = None, source: Any, reading: Any, fitting: Any, learning: Any, training: Any) -> None:
         corpus = reader(**source.settings, **drop_none(asdict(reading)))
-        given = fitting.settings | drop_none(asdict(learning))
-        training.run(job_class.default(fitting.model, recipe=training.recipe, corpus=corpus, **given), out)
+        given = drop_none(asdict(fitting)) | drop_none(asdict(learning))
+        model, changes = given.pop("model", None), read_changes(given.pop("set_", None))
+        training.run(job_class.default(model, recipe=training.recipe, corpus=corpus, changes=changes, **given), out)
 
     train.__annotations__ = {
-        "out": Out, "source": Texts, "reading": make_options(reader), "fitting": Fitting,
+        "out": Out, "source": Texts, "reading": make_options(reader), "fitting": make_fitting(job_class),
         "learning": make_options(job_class), "training": Training,
     }  # fmt: skip
     train.__doc__ = (
@@ -67,9 +69,8 @@ def _describe_defaults(job_class: Any, reader: Any) -> dict[str, str]:
         for name in ("epochs", "lr", "schedule", "weight_decay", "average")
     }
     first = job_class.default()
-    models = ", ".join(filter(None, job_class.models)) or "one alone"
     builtin = f"the built-in {reader.builtin}" if reader.builtin else "required"
     return found | {
-        "models": models, "model": first.model or "that one", "preset": first.preset, "metric": first.metric,
-        "metrics": ", ".join(job_class.metrics), "builtin": builtin,
+        "models": ", ".join(job_class.models), "model": first.model, "presets": ", ".join(job_class.presets),
+        "preset": first.preset, "metrics": ", ".join(job_class.metrics), "metric": first.metric, "builtin": builtin,
     }  # fmt: skip

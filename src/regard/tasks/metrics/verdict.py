@@ -10,7 +10,7 @@ from collections.abc import Sequence
 JUDGED = 200
 # how seldom chance may do as well
 LEVEL = 0.02
-ADVICE = "check that what is to be learned follows from the text, then try more examples, more steps or another --lr"
+ADVICE = "check that what is to be learned follows from the data, then try more examples, more steps or another --lr"
 
 
 def find_chance(right: int, count: int, share: float) -> float:

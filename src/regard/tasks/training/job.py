@@ -60,6 +60,8 @@ class TrainingJob:
     # the function that makes ready what is trained, of a job, its examples by part and the folder: "module:name"
     trainer: ClassVar[str]
     models: ClassVar[tuple[str, ...]] = ("",)
+    # sizes of a model, none where there is but one
+    presets: ClassVar[tuple[str, ...]] = ("tiny", "small", "base")
     # whether more is better, by what validation may decide by
     metrics: ClassVar[Mapping[str, bool]] = {"loss": False}
     # what suits a model unless told otherwise, by its name
@@ -243,13 +245,14 @@ def describe_plan(job: Any, per_epoch: int) -> str:
     """
     recipe = job.recipe
     total, whole = recipe.count_steps(per_epoch), recipe.epochs * per_epoch
-    size = f"{job.batch_size:,}" if job.batch_size else f"{job.max_tokens:,} tokens"
+    size = f"Batches of {job.batch_size:,}" if job.batch_size else "One batch"
+    size = f"Batches of {job.max_tokens:,} tokens" if job.max_tokens and not job.batch_size else size
     epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "ended by max_steps"
     warmup = f", {recipe.warmup:,} of them to warm up" if recipe.warmup else ""
     every = f"a validation every {recipe.validate_every or per_epoch:,}"
     sooner = f", the end when {recipe.patience} in a row are no better" if recipe.patience else ""
     steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total)]
-    return f"Batches of {size}, {steps[0]} an epoch, {epochs}: {steps[1]}{warmup}; {every}{sooner}."
+    return f"{size}, {steps[0]} an epoch, {epochs}: {steps[1]}{warmup}; {every}{sooner}."
 
 
 def describe_move(step: int, moved: Mapping[str, tuple[Any, Any]]) -> str:
