@@ -120,9 +120,9 @@ AGAIN = [
         "second derivatives are left to a backend that has none",
     ),
     Fault(
-        "engine/attend.py",
-        "(*given, *_list_tensors(call)), call.watched)",
-        "(*given, *_list_tensors(call)), ())",
+        "engine/run.py",
+        "(*given, *call.tensors), call.watched)",
+        "(*given, *call.tensors), ())",
         "masks may change before a gradient that is differentiated",
     ),
     Fault(
