@@ -10,7 +10,7 @@ from regard.layers.floater import Floater, Flow
 from regard.layers.grams import Grams
 from regard.layers.hard import Draw, HardAttention
 from regard.layers.kernel import KernelRegression
-from regard.layers.multihead import MultiHeadAttention, SelfAttention
+from regard.layers.multihead import MultiHeadAttention, SelfAttention, TorchMultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.pooling import AttentionPooling
 from regard.layers.recurrent import GRULayers
@@ -24,7 +24,6 @@ from regard.layers.scored import (
     masked_softmax,
 )
 from regard.layers.spelling import Spelling
-from regard.layers.torch_call import TorchMultiHeadAttention
 
 __all__ = [
     "AddNorm",

@@ -18,6 +18,7 @@ from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import as_lengths, change_rows, check_rate, check_rows, check_together
 from regard.layers.linear import apply_together
+from regard.layers.torch_call import TorchCall
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
 from regard.mask.integer import recall_range
@@ -199,8 +200,6 @@ class MultiHeadAttention(Attention):
         It is a `TorchMultiHeadAttention`, which stands in the module's place anywhere, and takes our words as well.
         `SelfAttention.from_torch` and those of other classes give layers of their own kind, called as these are.
         """
-        from regard.layers.torch_call import TorchMultiHeadAttention
-
         check_torch(cls.__name__, module)
         kind = cast(type[Self], TorchMultiHeadAttention) if cls is MultiHeadAttention else cls
         # on no device: nothing is drawn for weights that are replaced
@@ -262,6 +261,28 @@ class SelfAttention(MultiHeadAttention):
     def _of_sizes(cls, module: nn.MultiheadAttention) -> Self:
         check_one_width(cls.__name__, module)
         return cls(module.embed_dim, module.num_heads, module.dropout, module.in_proj_bias is not None)
+
+
+class TorchMultiHeadAttention(TorchCall, MultiHeadAttention):  # type: ignore[misc]
+    """`MultiHeadAttention` called as `nn.MultiheadAttention` is; `MultiHeadAttention.from_torch` makes it.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> layer.self_attn = MultiHeadAttention.from_torch(layer.self_attn)
+    >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
+    >>> encoder(torch.ones(1, 3, 8), src_key_padding_mask=torch.tensor([[False, False, True]])).shape
+    torch.Size([1, 3, 8])
+
+    In the module's words it gives a pair, as the module does: True hides in `key_padding_mask` and `attn_mask`, and
+    numbers are added to the scores. In ours (`valid_lens`, `mask`, `bias`, `score`, `weigh`, `cache`; True is attend)
+    it gives a tensor, as our layers do. Rows are as the module's, positions first unless that has `batch_first`.
+
+    Fourth by place, `valid_lens` is (batch,); give (batch, queries) by its name: there, two axes are the module's mask.
+    Nested rows are taken where they attend to themselves without masks, as below the layers of an encoder.
+
+    Where all keys of a query are hidden, the module's answer may be NaN; ours is zeros (before W_o's bias), and so are
+    the weights. These are before dropout, where the module's are after it. Torch's fast paths, which would go around
+    the layer, leave it alone.
+    """
 
 
 def _check_heads(layer: nn.Module, num_hiddens: int, num_heads: int, num_key_heads: int) -> None:
