@@ -182,6 +182,11 @@ class Score(Term):
     # whether it wants query and key in the caller's dtype, where others compute half precision in float32
     keeps_dtype: ClassVar[bool] = False
 
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        """Its learned tensors as they are initialised, by field, for a layer of so many heads of this width."""
+        return {}
+
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         raise NotImplementedError
 

@@ -15,9 +15,11 @@ from regard.core.kinds import describe, misfit_kind
 from regard.core.terms import read_fields
 from regard.engine.call import Call
 from regard.mask import Allowed
-from regard.score import Custom
+from regard.score import SCORES, Custom
+from regard.weigh import WEIGHS
 
-# torch.compile cannot evaluate annotations: have it done before
+# torch.compile cannot evaluate annotations: have it done before, of all terms of the library
+_KNOWN = [named[name] for named in (SCORES, WEIGHS) for name in named.own]
 read_fields(Term)
 
 Terms = tuple[Score, Weigh, Mask, Bias | None]

@@ -21,6 +21,7 @@ from regard.layers.scored import (
     ConcatAttention,
     CosineAttention,
     DotProductAttention,
+    LearnedAttention,
     masked_softmax,
 )
 from regard.layers.spelling import Spelling
@@ -49,6 +50,7 @@ __all__ = [
     "Grams",
     "HardAttention",
     "KernelRegression",
+    "LearnedAttention",
     "LearnedPositionalEncoding",
     "MultiHeadAttention",
     "PositionWiseFFN",

@@ -32,7 +32,7 @@ def setting(default: Any, help: str, names: Collection[str] = (), *, least: int 
     >>> [(x.name, list_values(x), x.metadata["help"]) for x in fields(Config)]
     [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
     """
-    return field(default=default, metadata={"help": help, "names": tuple(names), "least": least, "span": span})
+    return field(default=default, metadata={"help": help, "names": names, "least": least, "span": span})
 
 
 def list_values(of: Field[Any]) -> str:
@@ -53,7 +53,8 @@ def check_fields(config: Any) -> None:
         # True is an int to Python
         if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
             raise RegardError(f"Config {name} must be {kind}, got {value!r}.")
-        if names and value not in names:
+        # to ask whether there are any would look through all installed packages
+        if value not in names and names:
             raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
         if kind == "float":
             low, high = (float(x) for x in span[1:-1].split(","))

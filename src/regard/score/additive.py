@@ -175,6 +175,11 @@ class Additive(Score):
         weight = torch.randn(2, 3, generator=noise, dtype=torch.float64)
         return [cls(weight[0].clone()), cls(weight), cls(weight, activation="silu")]
 
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        bound = width**-0.5
+        return {"weight": torch.empty(heads, width).uniform_(-bound, bound)}
+
     def misfit(self, sizes: Sizes) -> str | None:
         if self.activation not in ACTIVATIONS:
             return f"Additive activation must be one of {name_activations()}, got {self.activation!r}."

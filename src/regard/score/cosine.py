@@ -29,6 +29,10 @@ class Cosine(Score):
     def samples(cls) -> Sequence[Self]:
         return [cls(scale=2.0), cls(scale=torch.tensor([1.5, 3.0], dtype=torch.float64))]
 
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        return {"scale": torch.ones(heads)}
+
     def misfit(self, sizes: Sizes) -> str | None:
         if isinstance(self.scale, Tensor) and tuple(self.scale.shape) not in ((), (1,), (sizes.h,)):
             return f"Cosine scale must be a number or one per head ({sizes.h},), got shape {tuple(self.scale.shape)}."
