@@ -29,7 +29,7 @@ KERNELS = ("tests/fused/test_conformance.py", "tests/fused/test_edges.py")
 NEAR = {
     "core/draws.py": ("tests/score/test_draws.py", "tests/engine/test_errors.py"),
     "core/terms.py": ("tests/engine/test_versions.py",),
-    "score/custom.py": ("tests/score/test_draws.py", "tests/engine/test_versions.py"),
+    "core/closures.py": ("tests/score/test_custom.py", "tests/score/test_draws.py", "tests/engine/test_versions.py"),
     "mask/window.py": ("tests/mask/test_rules.py",),
     "weigh/relu.py": ("tests/incidents/test_nan_shows.py",),
     **dict.fromkeys((f"engine/{name}.py" for name in ("mapped", "transform")), ("tests/engine/test_transforms.py",)),

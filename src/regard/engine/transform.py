@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from regard.core import RegardError
+from regard.core import RegardError, Score
 from regard.core.bits import draw_number
+from regard.core.closures import probe
 from regard.engine.check import Terms
 from regard.engine.mapped import Mapped, check_batched
 from regard.engine.run import run_seeded
-from regard.score import Custom
-from regard.score.custom import name_function, probe
 from regard.weigh import Hard
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -39,7 +38,7 @@ def attend_transformed(
     """`attend` of these terms, as one operation that transforms pass through."""
     score, weigh, mask, bias = terms
     held = [x for term in terms if term is not None for x in term.held]
-    if isinstance(score, Custom):
+    if type(score).prepare is Score.prepare:
         _check_closure(score, query, key, held)
     # as inputs: vmap decides whether its samples share them
     drawn = seed = torch.zeros(())
@@ -63,9 +62,9 @@ def attend_transformed(
     return out
 
 
-def _check_closure(score: Custom, query: Tensor, key: Tensor, held: Sequence[Tensor]) -> None:
-    seen, sources = probe(score.function, query, key, *held)
-    called = f"score function {name_function(score.function)}"
+def _check_closure(score: Score, query: Tensor, key: Tensor, held: Sequence[Tensor]) -> None:
+    seen, sources = probe(score, query, key, *held)
+    called = f"score function {score.called}"
     if sources:
         raise RegardError(
             f"{called} draws random numbers, which torch.func would draw anew for each derivative: draw them before, or"

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.core import Pair, Score, Sizes
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

@@ -24,6 +24,7 @@ class Cosine(Score):
     """
 
     scale: float | Tensor = 1.0
+    keeps_range = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 
 
 class Distance(Pair):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Online, Pair, Pointwise, Row, Tile
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 from regard.engine.call import Call, Cost
 from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
