@@ -374,8 +374,7 @@ MESSAGES = {
     "missing": "Config needs 'tgt_vocab_size', got src_vocab_size.",
     "kind": "Config tgt_vocab_size must be int, got '4'.",
     "truth": "Config num_layers must be int, got True.",
-    "score": "Config attention must be one of 'additive', 'bilinear', 'concat', 'cosine', 'dot', 'feature', 'gaussian',"
-    " got 'luong'.",
+    "score": f"Config attention must be one of {', '.join(map(repr, SCORES))}, got 'luong'.",
 }
 
 
