@@ -53,6 +53,10 @@ class Named(Mapping[str, type[T]]):
             raise RegardError(self._refuse(name, f"must have another name, which no {self.room} of regard has"))
         yield from (*self.own, *sorted(self.plugins))
 
+    def __bool__(self) -> bool:
+        # not by their number, for which packages would be looked through
+        return True
+
     def __len__(self) -> int:
         return len(self.own | self.plugins)
 

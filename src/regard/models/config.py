@@ -53,8 +53,7 @@ def check_fields(config: Any) -> None:
         # True is an int to Python
         if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
             raise RegardError(f"Config {name} must be {kind}, got {value!r}.")
-        # to ask whether there are any would look through all installed packages
-        if value not in names and names:
+        if names and value not in names:
             raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
         if kind == "float":
             low, high = (float(x) for x in span[1:-1].split(","))
