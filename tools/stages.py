@@ -29,11 +29,11 @@ KERNELS = ("tests/fused/test_conformance.py", "tests/fused/test_edges.py")
 NEAR = {
     "core/draws.py": ("tests/score/test_draws.py", "tests/engine/test_errors.py"),
     "core/terms.py": ("tests/engine/test_versions.py",),
-    "score/custom.py": ("tests/score/test_draws.py", "tests/engine/test_versions.py"),
+    "core/closures.py": ("tests/score/test_custom.py", "tests/score/test_draws.py", "tests/engine/test_versions.py"),
     "mask/window.py": ("tests/mask/test_rules.py",),
     "weigh/relu.py": ("tests/incidents/test_nan_shows.py",),
     **dict.fromkeys((f"engine/{name}.py" for name in ("mapped", "transform")), ("tests/engine/test_transforms.py",)),
-    "engine/attend.py": ("tests/engine/test_hooks.py", "tests/engine/test_versions.py", "tests/engine/test_twice.py"),
+    "engine/run.py": ("tests/engine/test_hooks.py", "tests/engine/test_versions.py", "tests/engine/test_twice.py"),
     "engine/check.py": ("tests/engine/test_errors.py",),
     "engine/fold.py": ("tests/engine/test_shapes.py", "tests/engine/test_torch.py"),
     "engine/poison.py": ("tests/incidents/test_poison.py", "tests/incidents/test_nan_shows.py"),

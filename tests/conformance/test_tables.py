@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import pytest
+import torch
 
 from regard.core import Bias, Mask, Score, Weigh
 from tests.terms import ROOMS, SAMPLE_SIZES, list_classes, list_compositions, list_samples
@@ -46,6 +47,13 @@ def test_compositions_have_their_own_names():
     assert shown[0] == "(Causal() & Lengths(lengths=int64[2]))"
     assert shown[2] == "~Window(before=0, after=0, offset=0)"
     assert len({*shown, *map(repr, list_samples("mask"))}) == len(shown) + len(list_samples("mask"))
+
+
+def test_weights_are_not_below_zero_unless_said():
+    scores = torch.randn(2, 2, 5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    signed = [weigh for weigh in list_samples("weigh") if (weigh(scores) < 0).any()]
+    assert signed
+    assert all(weigh.has_signs for weigh in signed)
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard import attend
-from regard.bias import Alibi
+from regard.bias import Alibi, Relative
+from regard.core import Score
 from regard.mask import Causal, Window
 from regard.weigh import Entmax
 from tests.engine.messages import FUSED, KEY, META, QUERY, VALUE, on_cuda, rows, terms
@@ -84,7 +86,34 @@ def batch_grads() -> None:
     torch.autograd.grad(out, query, torch.ones(2, *out.shape), is_grads_batched=True)
 
 
+@dataclass(frozen=True, repr=False)
+class Boast(Score):
+    """A dot product that has no rows."""
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+    def as_dot(self, query: Tensor, key: Tensor) -> None:
+        return None
+
+
+def call(term: Any) -> Callable[[], Any]:
+    """A term asked for a row of pairs, outside of any call."""
+    return lambda: term(0, 0, 0, torch.arange(3))
+
+
+UNSETTLED = "{0} has no {1} before a call is known: give it, or call {0}.settle(sizes)."
 MESSAGES: list[tuple[str, Callable[[], Any]]] = [
+    # --- terms that do not know their call
+    (UNSETTLED.format("Causal()", "offset"), call(Causal())),
+    (UNSETTLED.format("Window(before=1, after=2)", "offset"), call(Window(1, 2))),
+    (UNSETTLED.format("Relative(table=float32[2, 6])", "offset"), call(Relative(torch.zeros(2, 6)))),
+    (UNSETTLED.format("Alibi()", "slopes"), call(Alibi())),
+    (UNSETTLED.format("Alibi(slopes=float32[2])", "offset"), call(Alibi(torch.ones(2)))),
+    (
+        "Boast() must have rows from as_dot(), since its is_dot says so: got None.",
+        terms(score=Boast(), backend="sdpa"),
+    ),
     # --- what a function draws
     (
         "score function drop draws random numbers, and backend='compiled' would draw others on the way back."

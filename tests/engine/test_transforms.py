@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
 from regard import attend
 from regard.bias import Dense
-from regard.engine.attend import OBSERVERS
+from regard.engine.run import OBSERVERS
 from regard.layers import DotProductAttention
 from regard.mask import Causal, Lengths
 from regard.score import Additive

@@ -21,7 +21,7 @@ from tests.fuzz.draw import Draw
 from tests.fuzz.test_harness import catches
 
 # the module: the package exports the function of the same name
-engine = importlib.import_module("regard.engine.attend")
+engine = importlib.import_module("regard.engine.run")
 Change = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -49,8 +49,8 @@ def lose_a_key(tiles):
 
 
 def heads_in_another_order(lifted):
-    call, query, key, value = lifted
-    return call, query, *(x.roll(1, 1) if call.sizes.g < call.sizes.h else x for x in (key, value))
+    call, *rows = lifted
+    return call, *(x.roll(1, 1) if call.sizes.g < call.sizes.h else x for x in rows)
 
 
 def own_place(seed, tile, *salt):
@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
         Lengths, "settle", after(lambda mask: replace(mask, lengths=mask.lengths + 1)), lambda d: d.mask == "lengths"
     ),
     "key heads in another order": (
-        engine, "lift", after(heads_in_another_order), lambda d: d.ndim > 3 and d.score == "dot"
+        engine, "lift_terms", after(heads_in_another_order), lambda d: d.ndim > 3 and d.score == "dot"
     ),
     "random bits by tile": (
         bits, "uniform", before(own_place), lambda d: d.dropout > 0 and d.budget < 1000 and min(d.sizes) > 30

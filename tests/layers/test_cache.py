@@ -161,6 +161,13 @@ def test_inference_mode_and_then_none():
 # what a cache is
 
 
+def test_no_positions_may_come_first():
+    cache, none, some = Cache(), torch.zeros(1, 2, 0, 3), torch.ones(1, 2, 4, 3)
+    with torch.no_grad():
+        assert cache.append(none, none)[0].shape == (1, 2, 0, 3)
+        assert torch.equal(cache.append(some, 2 * some)[1], 2 * some)
+
+
 def test_a_step_writes_into_a_buffer_that_doubles():
     cache, copied, places = Cache(), 0, set()
     with torch.no_grad():

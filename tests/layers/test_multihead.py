@@ -10,9 +10,9 @@ from torch import nn
 
 from regard import RegardError
 from regard.bias import Alibi
-from regard.layers.multihead import SCORES, MultiHeadAttention, SelfAttention
+from regard.layers.multihead import MultiHeadAttention, SelfAttention
 from regard.mask import Allowed, Causal
-from regard.score import Additive, Dot, Feature
+from regard.score import SCORES, Additive, Custom, Dot
 from regard.weigh import Softmax, Sparsemax
 from tests.tolerances import assert_close
 
@@ -250,6 +250,7 @@ FORMULAS = {
     "concat": lambda layer, q, k: nn.functional.leaky_relu(
         (q * layer.score_query_weight[:, None, None] + k * layer.score_key_weight[:, None, None]).sum(-1), 0.2
     ),
+    "feature": lambda layer, q, k: ((nn.functional.elu(q) + 1) * (nn.functional.elu(k) + 1)).sum(-1),
     "gaussian": lambda layer, q, k: -0.5 * ((q - k) * layer.score_width[:, None, None]).square().sum(-1),
 }
 
@@ -271,19 +272,19 @@ def test_every_score_has_its_self_attention(name, by):
 
 
 def test_learned_scores_have_documented_names_and_starts():
-    heads = {name: SelfAttention(12, 4, score=name) for name in SCORES}
-    shapes = {
-        name: {called: tuple(p.shape) for called, p in layer.named_parameters() if called.startswith("score")}
-        for name, layer in heads.items()
-    }
-    assert shapes == {
+    documented = {
         "dot": {},
         "additive": {"score_weight": (4, 3)},
         "bilinear": {"score_weight": (4, 3, 3)},
         "cosine": {"score_scale": (4,)},
         "concat": {"score_query_weight": (4, 3), "score_key_weight": (4, 3)},
         "gaussian": {"score_width": (4, 3)},
+        "feature": {},
     }
+    heads = {name: SelfAttention(12, 4, score=name) for name in documented}
+    for name, layer in heads.items():
+        found = {called: tuple(p.shape) for called, p in layer.named_parameters() if called.startswith("score")}
+        assert found == documented[name]
     assert heads["additive"].score_weight.abs().max() <= 3**-0.5
     assert heads["concat"].score_key_weight.abs().max() <= 3**-0.5
     assert 3**-0.5 < heads["bilinear"].score_weight.abs().max() <= 1
@@ -455,12 +456,16 @@ MESSAGES = {
     "dropout": (lambda: layer_of(dropout=1.0), "MultiHeadAttention dropout must lie in [0, 1), got 1.0."),
     "score name": (
         lambda: layer_of(score="dots"),
-        "MultiHeadAttention score must be a term, a function or one of 'dot', 'additive', 'bilinear', 'cosine',"
-        " 'concat', 'gaussian', got 'dots'.",
+        f"MultiHeadAttention score must be a term, a function or one of {', '.join(map(repr, SCORES))}, got 'dots'.",
     ),
     "score class": (
-        lambda: layer_of(score=Feature),
-        "score must be a Score such as Dot() or a function of two tiles, got the class Feature (write Feature(…)).",
+        lambda: layer_of(score=int),
+        "score must be a Score such as Dot() or a function of two tiles, got the class int (write int(…)).",
+    ),
+    "score that cannot begin": (
+        lambda: layer_of(score=Custom),
+        "MultiHeadAttention score Custom must be made of what its start() gives: Custom.__init__() missing 1 required"
+        " positional argument: 'function'.",
     ),
     "weigh class": (
         lambda: layer_of(weigh=Softmax),

@@ -15,6 +15,7 @@ from regard.layers.scored import (
     ConcatAttention,
     CosineAttention,
     DotProductAttention,
+    LearnedAttention,
     masked_softmax,
 )  # fmt: skip
 from regard.weigh import Sparsemax
@@ -92,10 +93,15 @@ def by_concat(layer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     return nn.functional.leaky_relu(pairs @ torch.cat([layer.w_q.weight[0], layer.w_k.weight[0]]), 0.2)
 
 
+def by_distance(layer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+    return -((queries.unsqueeze(2) - keys.unsqueeze(1)) * layer.score_width[0]).square().sum(-1) / 2
+
+
 FORMULAS = {
     "bilinear": (lambda: BilinearAttention(6, 4), lambda s, q, k: torch.einsum("bid,dc,bjc->bij", q, s.W, k), (4, 6)),
     "cosine": (lambda: CosineAttention(scale=3.0, learns_scale=True), by_cosine, (4, 4)),
     "concat": (lambda: ConcatAttention(6, 4), by_concat, (4, 6)),
+    "learned": (lambda: LearnedAttention("gaussian", 4), by_distance, (4, 4)),
 }
 
 

@@ -16,9 +16,10 @@ from regard.extras import install
 from regard.models import pretrained
 from regard.models.layout import read_config
 from regard.models.pretrained import load_pretrained
-from regard.models.seq2seq import ATTENTIONS, Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
 from regard.models.seq2seq import Config as Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
 from regard.models.transformer import POSITIONS, Transformer
+from regard.score import SCORES
 from tests.models.small import LENS, SMALL, SOURCE, TARGET, VOCAB, build
 
 safetensors = pytest.importorskip("safetensors.torch")
@@ -34,7 +35,7 @@ MODELS = {
     "transformer of two vocabularies": lambda: build(target_vocab_size=29, ties_embeddings=False, norm_first=True),
     "transformer of float32": lambda: build(bias=False).float(),
     "transformer of bfloat16": lambda: build(position="alibi").bfloat16(),
-    **{f"seq2seq {x}": lambda x=x: build_seq2seq(attention=x) for x in ATTENTIONS},
+    **{f"seq2seq {x}": lambda x=x: build_seq2seq(attention=x) for x in SCORES},
     "seq2seq both ways": lambda: build_seq2seq(is_bidirectional=True, num_layers=2, dropout=0.1),
 }
 

@@ -22,6 +22,7 @@ from regard.layers import (
 )  # fmt: skip
 from regard.models import seq2seq
 from regard.models.seq2seq import Config, Encoded, Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
+from regard.score import SCORES
 from regard.weigh import Hard, Sparsemax
 from tests.layers.textbook import Additive
 
@@ -283,7 +284,7 @@ def test_rows_are_taken_with_all_they_have():
 
 
 @pytest.mark.parametrize("name", seq2seq.PRESETS)
-@pytest.mark.parametrize("attention", seq2seq.ATTENTIONS)
+@pytest.mark.parametrize("attention", SCORES)
 def test_presets_travel_as_json(name, attention):
     config = Config.preset(name, 13, 17, attention=attention, num_hiddens=6)
     again = Config.from_dict(json.loads(json.dumps(dataclasses.asdict(config))))
@@ -373,7 +374,7 @@ MESSAGES = {
     "missing": "Config needs 'tgt_vocab_size', got src_vocab_size.",
     "kind": "Config tgt_vocab_size must be int, got '4'.",
     "truth": "Config num_layers must be int, got True.",
-    "score": "Config attention must be one of 'additive', 'dot', 'bilinear', 'cosine', 'concat', got 'luong'.",
+    "score": f"Config attention must be one of {', '.join(map(repr, SCORES))}, got 'luong'.",
 }
 
 

@@ -10,7 +10,8 @@ import torch
 
 from regard import RegardError
 from regard.layers import MultiHeadAttention
-from regard.models.transformer import PRESETS, WEIGHS, Config
+from regard.models.transformer import PRESETS, Config
+from regard.weigh import WEIGHS
 from tests.models.small import LENS, SOURCE, TARGET, assert_same, build
 
 # --- a look -----------------------------------------------------------------------------------------------------------

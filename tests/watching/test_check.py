@@ -9,9 +9,9 @@ from torch import nn
 from regard import attend
 from regard.bias import Alibi, Dense
 from regard.core import Sizes
-from regard.engine.attend import OBSERVERS
 from regard.engine.call import Call
 from regard.engine.look import look
+from regard.engine.run import OBSERVERS
 from regard.mask import Allowed, Causal, Full
 from regard.score import Additive, Cosine, Custom, Dot
 from regard.watching import record, watch

@@ -10,7 +10,7 @@ from torch.nn.modules import module as hooks
 
 from regard import RegardError, attend
 from regard.engine import find_weights
-from regard.engine.attend import OBSERVERS
+from regard.engine.run import OBSERVERS
 from regard.layers import MultiHeadAttention, SelfAttention
 from regard.layers.cache import Cache
 from regard.mask import Causal, Lengths

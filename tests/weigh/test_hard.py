@@ -60,7 +60,7 @@ def test_every_backend_and_tile_draws_the_same(mask):
 
 def test_draws_are_independent_of_dropout(monkeypatch):
     # even with one seed for both: else the key that is taken would be the one that is sure to be kept
-    monkeypatch.setattr(import_module("regard.engine.attend"), "draw_seed", lambda generator: 3)
+    monkeypatch.setattr(import_module("regard.engine.run"), "draw_seed", lambda generator: 3)
     rows = torch.zeros(1, 2, 2000, 1)
     value = torch.ones(1, 2, 2, 1)
     out = attend(rows, torch.zeros(1, 2, 2, 1), value, weigh=Hard("sample", seed=3), dropout=0.5, backend="tiled")

@@ -18,7 +18,7 @@ AGAIN = [
         "drawing again moves the generator on",
     ),
     Fault(
-        "score/custom.py",
+        "core/closures.py",
         "return seen, moved + [Source(generator.get_state, generator.set_state) for generator in seen.generators]",
         "return seen, moved",
         "a generator of the function's own is not replayed",
@@ -54,7 +54,7 @@ AGAIN = [
         "a function that cannot be replayed is taken",
     ),
     Fault(
-        "score/custom.py",
+        "core/closures.py",
         "self.constants = tuple(seen.constants.values())",
         "self.constants = ()",
         "constants of a function may change before backward",
@@ -120,9 +120,9 @@ AGAIN = [
         "second derivatives are left to a backend that has none",
     ),
     Fault(
-        "engine/attend.py",
-        "(*given, *_list_tensors(call)), call.watched)",
-        "(*given, *_list_tensors(call)), ())",
+        "engine/run.py",
+        "(*given, *call.tensors), call.watched)",
+        "(*given, *call.tensors), ())",
         "masks may change before a gradient that is differentiated",
     ),
     Fault(

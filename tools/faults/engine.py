@@ -193,9 +193,9 @@ ENGINE = [
         "NaN that is attended to does not show",
     ),
     Fault(
-        "engine/poison.py",
-        "return torch.where(rows[..., None], run_raw(query, key, value), out)",
-        "return out",
+        "engine/run.py",
+        "out = torch.where(poisoned.rows[..., None], _run_tiled(call, query, key, value), out)",
+        "pass",
         "NaN that very many rows attend to does not show",
     ),
     Fault(
@@ -253,9 +253,9 @@ ENGINE = [
         "a dropout of one is let through",
     ),
     Fault(
-        "engine/attend.py",
-        "out = backend.run(call, query, key, value).to(call.sizes.dtype)",
-        "out = backend.run(call, query, key, value)",
+        "engine/run.py",
+        "out = backend.run(lifted, query, key, value).to(call.sizes.dtype)",
+        "out = backend.run(lifted, query, key, value)",
         "half precision comes back as float32",
     ),
 ]

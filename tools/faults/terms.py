@@ -43,13 +43,13 @@ TERMS = [
         "concat tiles swap their weights",
     ),
     Fault(
-        "score/custom.py",
+        "core/closures.py",
         "self.tensors = _untangle(self.captured)",
         "self.tensors = ()",
         "tensors a function closes over get no gradient",
     ),
     Fault(
-        "score/custom.py",
+        "core/closures.py",
         "self.tensors = _untangle(self.captured)",
         "self.tensors = self.captured",
         "a closed-over tensor made of another counts twice",

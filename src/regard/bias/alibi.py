@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.core import Bias, Sizes
 from regard.core.sizes import misfit_offset
+from regard.core.terms import unsettled
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -44,8 +45,8 @@ class Alibi(Bias):
         return replace(self, slopes=slopes, offset=sizes.m - sizes.n if self.offset is None else self.offset)
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        assert self.slopes is not None, "settled biases have slopes"
-        assert self.offset is not None, "settled biases have an offset"
+        if self.slopes is None or self.offset is None:
+            raise unsettled(self, "slopes" if self.slopes is None else "offset")
         return -self.slopes[h] * (i + self.offset - j).abs()
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.core import Bias, Sizes
 from regard.core.sizes import misfit_offset
+from regard.core.terms import unsettled
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -69,5 +70,6 @@ class Relative(Bias):
         return base + torch.where(far < exact, far, shared)
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        assert self.offset is not None, "settled biases have an offset"
+        if self.offset is None:
+            raise unsettled(self, "offset")
         return self.table[h, self.bucket(j - (i + self.offset))]

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from regard.core.biases import Bias
     from regard.core.errors import RegardError
     from regard.core.masks import And, Mask, Not, Or
+    from regard.core.pairs import Pair
     from regard.core.sizes import Sizes, Tile
-    from regard.core.terms import Online, Pair, Pointwise, Row, Score, Term, Weigh
+    from regard.core.terms import Online, Pointwise, Row, Score, Term, Weigh
 
 __all__ = [
     "And", "Bias", "Mask", "Not", "Online", "Or", "Pair", "Pointwise", "RegardError", "Row", "Score", "Sizes", "Term",
@@ -21,7 +22,7 @@ __getattr__, __dir__ = export(
     __name__,
     {
         "And": "masks", "Bias": "biases", "Mask": "masks", "Not": "masks", "Online": "terms", "Or": "masks",
-        "Pair": "terms", "Pointwise": "terms", "RegardError": "errors", "Row": "terms", "Score": "terms",
+        "Pair": "pairs", "Pointwise": "terms", "RegardError": "errors", "Row": "terms", "Score": "terms",
         "Sizes": "sizes", "Term": "terms", "Tile": "sizes", "Weigh": "terms",
     },
 )  # fmt: skip

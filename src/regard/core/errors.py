@@ -8,3 +8,12 @@ class RegardError(ValueError):
     Traceback (most recent call last):
     regard.core.errors.RegardError: mask must be bool (True = attend), got float32.
     """
+
+
+def plain(text: str) -> str:
+    """Without line ends, and without codes that a terminal obeys.
+
+    >>> plain("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(x if x.isprintable() else "?" for x in text)

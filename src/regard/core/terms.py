@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from regard.core.draws import Draws
+from regard.core.closures import Closure
+from regard.core.errors import RegardError
 from regard.core.kinds import Field, list_fields, misfit_kind
+from regard.core.pairs import Pair
 from regard.core.sizes import Sizes, Tile
-
-Pull = Callable[[Tensor], tuple[Tensor | None, ...]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +100,11 @@ class Term:
         return self
 
 
+def unsettled(term: Term, field: str) -> RegardError:
+    """The complaint about a term that is called before `settle` filled in a field."""
+    return RegardError(f"{term} has no {field} before a call is known: give it, or call {term}.settle(sizes).")
+
+
 def read_fields(cls: type[Term]) -> None:
     """Read the fields of a class and of all that were made from it so far, before a compiler asks for them."""
     cls._read = list_fields(cls)
@@ -121,58 +126,6 @@ def _show(value: object) -> str:
     return getattr(value, "__name__", None) or repr(value)
 
 
-class Pair:
-    """How one tile of scores is made from rows that `Score.prepare` made ready.
-
-    Calling it is the definition, in plain differentiable torch. A subclass may add a faster way (`fill`, `pull`) and a
-    form that fuses well (`expression`, `slopes`); the conformance suite holds them all to the definition. `tensors` are
-    learned values used inside the tile; they lead with a head axis (1 or h) unless `keeps_heads` says that the tile
-    is given all heads at once.
-    """
-
-    tensors: tuple[Tensor, ...] = ()
-    keeps_heads: bool = False
-    # whether the tensors are reached some other way than through the arguments, so that they cannot be exchanged
-    closes_over: bool = False
-    # tensors that it uses and that want no gradient: they must not change before backward
-    constants: tuple[Tensor, ...] = ()
-    # what it draws at random, so that backward draws the same
-    draws: Draws = Draws()
-    # numbers that one pair of positions needs at a time, in a tile and in the definition: tile sizes are chosen by them
-    footprint: int = 1
-    depth: int = 1
-
-    def __call__(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
-        """The scores, when no gradient will be asked for."""
-        return self(query, key, *tensors)
-
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
-        """The scores, and a function from their gradient to those of query, key and tensors."""
-        inputs = [x.detach().requires_grad_() for x in (query, key, *tensors)]
-        with torch.enable_grad():
-            scores = self(*inputs)
-
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
-            if not scores.requires_grad:
-                return (None,) * len(inputs)
-            return torch.autograd.grad(scores, inputs, grad.expand_as(scores), allow_unused=True)
-
-        return scores.detach(), back
-
-    def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
-        """The scores as one expression for a compiler: no reused buffers, no branches on contents."""
-        return self(query, key, *tensors)
-
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of `expression`, likewise."""
-        back = torch.func.vjp(self.expression, query, key, *tensors)[1]
-        grads: tuple[Tensor | None, ...] = back(grad)
-        return grads
-
-
 @dataclass(frozen=True, repr=False)
 class Score(Term):
     """How query i regards key j: `(…, i, d) × (…, j, d) -> (…, i, j)` on whole tensors or tiles."""
@@ -181,13 +134,25 @@ class Score(Term):
     any_widths: ClassVar[bool] = False
     # whether it wants query and key in the caller's dtype, where others compute half precision in float32
     keeps_dtype: ClassVar[bool] = False
+    # whether half precision holds the rows of `as_dot` where it holds query and key
+    keeps_range: ClassVar[bool] = False
+
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        """Its learned tensors as they are initialised, by field, for a layer of so many heads of this width."""
+        return {}
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         raise NotImplementedError
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
-        """What can be done once per position, and the `Pair` for what is left per pair."""
-        raise NotImplementedError
+        """What can be done once per position, and the `Pair` for what is left per pair; unless said, all of it is."""
+        return query, key, Closure(self, self.called, query, key)
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """Rows and a scale whose dot product is this score, where it is one in disguise."""
@@ -202,6 +167,9 @@ class Score(Term):
 @dataclass(frozen=True, repr=False)
 class Weigh(Term):
     """How a row of scores becomes a row of weights: one of three kinds, which picks the algorithm."""
+
+    # whether a weight may be below zero; False is a promise, by which looks take a row's sum for that of its magnitudes
+    has_signs: ClassVar[bool] = True
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
         """The definition on whole rows: differentiable, zeros where not allowed and in rows that have nothing."""
@@ -262,6 +230,8 @@ class Pointwise(Weigh):
 @dataclass(frozen=True, repr=False)
 class Row(Weigh):
     """Weights that need the whole row at once. Scores that are not allowed arrive as -inf."""
+
+    has_signs = False
 
     def solve(self, scores: Tensor, tile: Tile) -> Tensor:
         """The weights of complete rows."""

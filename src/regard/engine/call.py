@@ -30,6 +30,11 @@ class Call:
         return torch.float64 if self.sizes.dtype == torch.float64 else torch.float32
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What gradients flow to besides query, key and value."""
+        return (*self.score.tensors, *self.weigh.tensors, *(() if self.bias is None else self.bias.tensors))
+
+    @property
     def watched(self) -> tuple[Tensor, ...]:
         """What a backward pass reads again and has no gradient: torch stops it where one was changed in between."""
         # tensors of inference mode do not count their changes

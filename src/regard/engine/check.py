@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import NoneType
 
 import torch
@@ -12,12 +13,16 @@ from regard.bias import Dense
 from regard.core import Bias, Mask, RegardError, Score, Sizes, Term, Weigh
 from regard.core.kinds import describe, misfit_kind
 from regard.core.terms import read_fields
+from regard.engine.call import Call
 from regard.mask import Allowed
-from regard.score import Custom
+from regard.score import SCORES, Custom
+from regard.weigh import WEIGHS
 
-# torch.compile cannot evaluate annotations: have it done before
+# torch.compile cannot evaluate annotations: have it done before, of all terms of the library
+_KNOWN = [named[name] for named in (SCORES, WEIGHS) for name in named.own]
 read_fields(Term)
 
+Terms = tuple[Score, Weigh, Mask, Bias | None]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -87,6 +92,13 @@ def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
     return Sizes(tuple(lead), h, g, q[-2], k[-2], q[-1], k[-1], v[-1], dtype, device, has_heads)
 
 
+def as_terms(
+    score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh, mask: Mask | Tensor, bias: Bias | Tensor | None
+) -> Terms:
+    """What a caller gave, as terms."""
+    return as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
+
+
 def as_score(score: Score | Callable[[Tensor, Tensor], Tensor]) -> Score:
     if isinstance(score, Score):
         return score
@@ -115,6 +127,20 @@ def as_bias(bias: Bias | Tensor | None) -> Bias | None:
     if isinstance(bias, Tensor):
         return Dense(bias)
     raise RegardError(f"bias must be a bias such as Alibi() or a tensor, got {describe(bias)}.")
+
+
+def check_call(
+    query: Tensor, key: Tensor, value: Tensor, terms: Terms, dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Call:  # fmt: skip
+    """The call, checked and settled but for what it draws."""
+    score, weigh, mask, bias = terms
+    sizes = check(query, key, value, score)
+    check_terms(sizes, *terms, dropout, generator)
+    call = Call(sizes, score, weigh, mask.settle(sizes), None if bias is None else bias.settle(sizes), dropout)
+    if torch.is_grad_enabled():
+        call = replace(call, needs_grad=any(x.requires_grad for x in (query, key, value, *call.tensors)))
+    return call
 
 
 def check_terms(

@@ -35,15 +35,8 @@ def unfold(out: Tensor, sizes: Sizes) -> Tensor:
 
 def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor, Tensor]:
     """The call in its compute dtype, each query head with a key head of its own."""
-    dtype, sizes = call.compute_dtype, call.sizes
     query, key, value = lift_rows(call, query, key, value)
-    # after the cast: the gradients of repeated heads are summed in the compute dtype
-    repeats = sizes.h // sizes.g if sizes.g else 1
-    if repeats > 1:
-        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-
-    bias = None if call.bias is None else _lifted(call.bias, dtype)
-    call = replace(call, score=_lifted(call.score, dtype), weigh=_lifted(call.weigh, dtype), bias=bias)
+    call, key, value = lift_terms(call, key, value)
     return call, query, key, value
 
 
@@ -53,6 +46,17 @@ def lift_rows(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Te
     if call.score.keeps_dtype:
         return query, key, value.to(dtype)
     return query.to(dtype), key.to(dtype), value.to(dtype)
+
+
+def lift_terms(call: Call, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor]:
+    """The call with its terms in that dtype, and lifted rows with a key head for each query head."""
+    dtype, sizes = call.compute_dtype, call.sizes
+    # after the cast of rows: the gradients of repeated heads are summed in the compute dtype
+    repeats = sizes.h // sizes.g if sizes.g else 1
+    if repeats > 1:
+        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+    bias = None if call.bias is None else _lifted(call.bias, dtype)
+    return replace(call, score=_lifted(call.score, dtype), weigh=_lifted(call.weigh, dtype), bias=bias), key, value
 
 
 def _lifted(term: T, dtype: torch.dtype) -> T:

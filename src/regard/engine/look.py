@@ -14,11 +14,11 @@ from torch import Tensor
 from regard.core import Bias, Mask, RegardError, Score, Sizes, Weigh
 from regard.engine.backends.fused import look as fused
 from regard.engine.call import Call
-from regard.engine.check import as_bias, as_mask, as_score, as_weigh
+from regard.engine.check import as_terms
 from regard.engine.fold import fold, lift
 from regard.engine.looking.exact import keep_rows
 from regard.engine.looking.walk import Wanted, walk
-from regard.engine.weights import describe
+from regard.engine.weights import describe_weights
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -108,12 +108,12 @@ def look(
     a softmax of dot products, from which any weight can be made again. `backend` is "tiled" (everything, everywhere),
     "fused" (CUDA kernels for softmax of a dot product) or "auto".
     """
-    call, value = describe(query, key, score, weigh, mask, bias)
+    given = as_terms(score, weigh, mask, bias)
+    call, value = describe_weights(query, key, given)
     sizes = call.sizes
     if sizes.device.type == "meta":
         raise RegardError("look needs numbers to look at, and tensors on meta have none.")
     wanted = Wanted(_count("top", top, 0), _choose(rows, sizes.n), _count("map", map, 1), _count("window", window, 0))
-    given = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
     terms = ", ".join(str(term) for term in given if term is not None)
     query, key, value = (fold(x, sizes) for x in (query, key, value))
     is_fused = _has_kernel(call, wanted, backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +23,14 @@ class Backend(Protocol):
     HEALS: bool
     # True: its gradient can be differentiated; False: `attend` has `tiled` do that
     TWICE: bool
+    # True: torch multiplies in `run`, by what autocast would change; False: nowhere but in what a score makes of rows
+    CASTS: bool
+    # True: a compiler may see `run`, its kernels being operators of torch; False: the call as a whole is one
+    TRACES: bool
+
+    @property
+    def errs(self) -> Callable[[Call, Tensor, Tensor, Tensor], bool] | None:
+        """Whether it would be wrong for these numbers: `tiled` takes such a call, named or not. None is never."""
 
     def refuse(self, call: Call) -> str | None:
         """What it cannot do, or None."""

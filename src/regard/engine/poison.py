@@ -9,7 +9,8 @@ NaN spread as in plain torch, which may reach gradients of keys that only clean 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,21 +19,45 @@ from regard.core import Tile
 from regard.engine.call import Call
 from regard.engine.fold import lift
 
-Run = Callable[[Tensor, Tensor, Tensor], Tensor]
-
 # pairs of the mask looked at together
 _PAIRS = 2**20
 # numbers that rows done one by one may copy, 256 MiB of float32
 _NUMBERS = 2**26
 
 
-def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, run_raw: Run) -> Tensor:
-    """`run` on rows that hold only finite numbers, with the rows that see others put right.
+@dataclass(frozen=True, eq=False)
+class Poisoned:
+    """A call in which some numbers are not finite: its rows without those, and the queries that really see one."""
 
-    `run_raw` must let NaN show; it serves where too many rows see some to do them one by one.
-    """
+    call: Call
+    clean: tuple[Tensor, Tensor, Tensor]
+    rows: Tensor
+
+    @cached_property
+    def places(self) -> list[list[int]]:
+        """Sequence, head and query of each row that sees one."""
+        at: list[list[int]] = self.rows.nonzero().tolist()
+        return at
+
+    @property
+    def is_widespread(self) -> bool:
+        """Whether they are too many to do them one by one."""
+        s = self.call.sizes
+        return len(self.places) * s.h * s.m * (s.c + s.e) > _NUMBERS
+
+    def mend(self, out: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """The result of the clean rows, with the queries that see something else put right, one by one."""
+        if not self.places:
+            return out
+        lifted, query, key, value = lift(self.call, query, key, value)
+        shown = torch.stack([_row(lifted, query, key, value, b, h, i) for b, h, i in self.places]).to(out.dtype)
+        return out.index_put(tuple(torch.tensor(self.places, device=out.device).T), shown)
+
+
+def find_poison(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Poisoned | None:
+    """What of a call is to be kept from its backend, or None where all numbers are tame."""
     if are_tame(call, query, key, value):
-        return run(query, key, value)
+        return None
     sizes = call.sizes
     repeats = sizes.h // sizes.g
     bad_keys = (_bad(key) | _bad(value)).repeat_interleave(repeats, 1)
@@ -41,18 +66,9 @@ def quarantine(call: Call, query: Tensor, key: Tensor, value: Tensor, run: Run, 
     seen = seen.unflatten(1, (sizes.g, repeats)).any(2)
     rows = (bad_queries & sees_any) | sees_bad
     # numbers near the end of the range overflow in products: where nobody sees them they are zero, too
-    hidden = (~sees_any, ~seen, ~seen)
-    clean = (x.masked_fill((_bad(x) | far)[..., None], 0.0) for x, far in zip((query, key, value), hidden, strict=True))
-    out = run(*clean)
-    at = rows.nonzero().tolist()
-    if not at:
-        return out
-    if len(at) * sizes.h * sizes.m * (sizes.c + sizes.e) > _NUMBERS:
-        return torch.where(rows[..., None], run_raw(query, key, value), out)
-    lifted, query, key, value = lift(call, query, key, value)
-    shown = torch.stack([_row(lifted, query, key, value, b, h, i) for b, h, i in at]).to(out.dtype)
-    places = tuple(torch.tensor(at, device=out.device).T)
-    return out.index_put(places, shown)
+    hidden = ((query, ~sees_any), (key, ~seen), (value, ~seen))
+    clean = [x.masked_fill((_bad(x) | far)[..., None], 0.0) for x, far in hidden]
+    return Poisoned(call, (clean[0], clean[1], clean[2]), rows)
 
 
 def are_finite(call: Call, *rows: Tensor) -> bool:

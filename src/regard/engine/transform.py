@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from regard.core import Bias, Mask, RegardError, Score, Weigh
+from regard.core import RegardError, Score
 from regard.core.bits import draw_number
+from regard.core.closures import probe
+from regard.engine.check import Terms
 from regard.engine.mapped import Mapped, check_batched
-from regard.score import Custom
-from regard.score.custom import name_function, probe
+from regard.engine.run import run_seeded
 from regard.weigh import Hard
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -31,15 +32,13 @@ def is_transformed() -> bool:
 
 
 def attend_transformed(
-    query: Tensor, key: Tensor, value: Tensor, terms: tuple[Score, Weigh, Mask, Bias | None], dropout: float,
+    query: Tensor, key: Tensor, value: Tensor, terms: Terms, dropout: float,
     generator: torch.Generator | None, backend: str,
 ) -> Tensor:  # fmt: skip
     """`attend` of these terms, as one operation that transforms pass through."""
-    from regard.engine.attend import attend_seeded
-
     score, weigh, mask, bias = terms
     held = [x for term in terms if term is not None for x in term.held]
-    if isinstance(score, Custom):
+    if type(score).prepare is Score.prepare:
         _check_closure(score, query, key, held)
     # as inputs: vmap decides whether its samples share them
     drawn = seed = torch.zeros(())
@@ -55,7 +54,7 @@ def attend_transformed(
             own = own[0], replace(own[1], seed=int(drawn)), *own[2:]
         # with gradients the call is made once more, which observers were told of
         is_told = not torch.is_grad_enabled()
-        return (attend_seeded(query, key, value, *own, dropout, int(seed), backend, is_told),)
+        return (run_seeded(query, key, value, own, dropout, int(seed), backend, is_told),)
 
     given = [drawn, seed, query, key, value, *held]
     learns = tuple(at for at, x in enumerate(given) if at > 1 and x.is_floating_point())
@@ -63,9 +62,9 @@ def attend_transformed(
     return out
 
 
-def _check_closure(score: Custom, query: Tensor, key: Tensor, held: Sequence[Tensor]) -> None:
-    seen, sources = probe(score.function, query, key, *held)
-    called = f"score function {name_function(score.function)}"
+def _check_closure(score: Score, query: Tensor, key: Tensor, held: Sequence[Tensor]) -> None:
+    seen, sources = probe(score, query, key, *held)
+    called = f"score function {score.called}"
     if sources:
         raise RegardError(
             f"{called} draws random numbers, which torch.func would draw anew for each derivative: draw them before, or"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 from regard.core import Bias, Mask, Score, Weigh
 from regard.engine.backends import reference
 from regard.engine.call import Call
-from regard.engine.check import as_bias, as_mask, as_score, as_weigh, check, check_terms
+from regard.engine.check import Terms, as_terms, check_call
 from regard.engine.fold import fold, lift
 from regard.mask import Full
 from regard.score import Dot
@@ -23,7 +24,7 @@ def make_weights(
     mask: Mask | Tensor, bias: Bias | Tensor | None,
 ) -> Tensor:  # fmt: skip
     """`find_weights`, with gradients."""
-    call, value = describe(query, key, score, weigh, mask, bias)
+    call, value = describe_weights(query, key, as_terms(score, weigh, mask, bias))
     sizes = call.sizes
     call, query, key, _ = lift(call, *(fold(x, sizes) for x in (query, key, value)))
     with torch.autocast(sizes.device.type, enabled=False):
@@ -49,15 +50,9 @@ def find_weights(
     return make_weights(query, key, score=score, weigh=weigh, mask=mask, bias=bias)
 
 
-def describe(
-    query: Tensor, key: Tensor, score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh, mask: Mask | Tensor,
-    bias: Bias | Tensor | None,
-) -> tuple[Call, Tensor]:  # fmt: skip
+def describe_weights(query: Tensor, key: Tensor, terms: Terms) -> tuple[Call, Tensor]:
     """A call of no values, checked and settled, and those values: of no width, since they weigh nothing."""
-    score, weigh, mask, bias = as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
     # what is no tensor is complained of below
     value = key[..., :0] if isinstance(key, Tensor) else key
-    sizes = check(query, key, value, score)
-    check_terms(sizes, score, weigh, mask, bias, 0.0, None)
-    settled = None if bias is None else bias.settle(sizes)
-    return Call(sizes, score, weigh.settle(sizes), mask.settle(sizes), settled), value
+    call = check_call(query, key, value, terms)
+    return replace(call, weigh=call.weigh.settle(call.sizes)), value

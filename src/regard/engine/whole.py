@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.core import RegardError, Term
+from regard.engine.run import run_seeded
 from regard.score import Custom
 
 
@@ -71,13 +72,13 @@ def _name(cls: type[Term]) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], numbers: Sequence[float]) -> list[Any]:
+def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], numbers: Sequence[float]) -> tuple[Any, ...]:
     """The terms again.
 
     >>> from regard.mask import Window
     >>> bag = Luggage(Window(2, 0), None)
     >>> unpack(bag.text, bag.tensors, bag.integers, bag.numbers)
-    [Window(before=2, after=0), None]
+    (Window(before=2, after=0), None)
     """
     found = {"tensor": tensors, "integer": integers, "number": numbers}
 
@@ -89,7 +90,7 @@ def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], number
         ((name, rest),) = value.items()
         return found[name][rest] if name in found else _find(name)(**{k: read(v) for k, v in rest.items()})
 
-    return [read(value) for value in json.loads(text)]
+    return tuple(map(read, json.loads(text)))
 
 
 @lru_cache
@@ -119,10 +120,8 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], text: str, integers: Sequence[int],
     numbers: Sequence[float], dropout: float, seed: int, backend: str,
 ) -> Tensor:  # fmt: skip
-    from regard.engine.attend import attend_seeded
-
-    score, weigh, mask, bias = unpack(text, tensors, integers, numbers)
-    out = attend_seeded(query, key, value, score, weigh, mask, bias, dropout, seed, backend)
+    terms = unpack(text, tensors, integers, numbers)
+    out = run_seeded(query, key, value, terms, dropout, seed, backend)
     return out.contiguous().clone() if any(out is x for x in (query, key, value)) else out.contiguous()
 
 
@@ -141,15 +140,13 @@ def _attend_back(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], text: str,
     integers: Sequence[int], numbers: Sequence[float], dropout: float, seed: int, backend: str,
 ) -> list[Tensor]:  # fmt: skip
-    from regard.engine.attend import attend_seeded
-
     learns = [x.is_floating_point() for x in tensors]
     # an operator's inside is hidden from autograd, which is wanted here
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
         rows = query, key, value = [x.detach().requires_grad_() for x in (query, key, value)]
         held = [x.detach().requires_grad_(yes) for x, yes in zip(tensors, learns, strict=True)]
-        score, weigh, mask, bias = unpack(text, held, integers, numbers)
-        out = attend_seeded(query, key, value, score, weigh, mask, bias, dropout, seed, backend, is_told=False)
+        terms = unpack(text, held, integers, numbers)
+        out = run_seeded(query, key, value, terms, dropout, seed, backend, is_told=False)
         leaves = [*rows, *(x for x, yes in zip(held, learns, strict=True) if yes)]
         grads = torch.autograd.grad(out, leaves, grad, allow_unused=True, materialize_grads=True)
     learned = iter(grads[3:])

@@ -10,7 +10,7 @@ from regard.layers.floater import Floater, Flow
 from regard.layers.grams import Grams
 from regard.layers.hard import Draw, HardAttention
 from regard.layers.kernel import KernelRegression
-from regard.layers.multihead import MultiHeadAttention, SelfAttention
+from regard.layers.multihead import MultiHeadAttention, SelfAttention, TorchMultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.pooling import AttentionPooling
 from regard.layers.recurrent import GRULayers
@@ -21,10 +21,10 @@ from regard.layers.scored import (
     ConcatAttention,
     CosineAttention,
     DotProductAttention,
+    LearnedAttention,
     masked_softmax,
 )
 from regard.layers.spelling import Spelling
-from regard.layers.torch_call import TorchMultiHeadAttention
 
 __all__ = [
     "AddNorm",
@@ -50,6 +50,7 @@ __all__ = [
     "Grams",
     "HardAttention",
     "KernelRegression",
+    "LearnedAttention",
     "LearnedPositionalEncoding",
     "MultiHeadAttention",
     "PositionWiseFFN",

@@ -13,7 +13,7 @@ from regard.core import Bias, Mask, RegardError, Score, Term, Weigh
 from regard.core.bits import draw_seed
 from regard.engine import attend, find_weights
 from regard.mask import Full
-from regard.score import Custom, Dot
+from regard.score import SCORES, Custom, Dot
 from regard.weigh import Hard, Softmax
 
 T = TypeVar("T", bound=object)
@@ -43,7 +43,7 @@ class Seen:
             elif isinstance(part, Tensor):
                 found.append(part)
             elif isinstance(part, Term):
-                found += _walk(part)
+                found += part.held
         return found
 
 
@@ -55,6 +55,9 @@ class Attention(nn.Module):
     """
 
     shows_weights = True
+    # the score that the layer owns the tensors of, if it does, and their names
+    _kind: type[Score] = Dot
+    _learned: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,6 +116,28 @@ class Attention(nn.Module):
         terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
         return attend(query, key, value, **terms, dropout=rate, backend=backend)
 
+    def _learn(self, score: str | type[Score], heads: int, width: int, others: str = "") -> str:
+        """Make parameters of what a score learns, called score_ and its own name for each; the name of the score."""
+        called = type(self).__name__
+        if isinstance(score, str) and score not in SCORES:
+            raise RegardError(f"{called} score must be {others}one of {', '.join(map(repr, SCORES))}, got {score!r}.")
+        kind = SCORES[score] if isinstance(score, str) else score
+        learned = kind.start(heads, width)
+        try:
+            kind(**learned)
+        except TypeError as error:
+            raise RegardError(
+                f"{called} score {kind.__name__} must be made of what its start() gives: {error}."
+            ) from None
+        self._kind, self._learned = kind, tuple(learned)
+        for name, x in learned.items():
+            self.register_parameter(f"score_{name}", nn.Parameter(x))
+        return score if isinstance(score, str) else kind.__name__.lower()
+
+    def _make_score(self, dtype: torch.dtype) -> Score:
+        """The score of what the layer learned; autocast makes queries half precision, and its tensors go along."""
+        return self._kind(**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
+
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files are of the layer, not of its last call."""
         return {**self.__dict__, "_seen": None, "_weights": None}
@@ -132,18 +157,6 @@ def _copy(term: T, most: int) -> T:
 
 def _take(x: Tensor, most: int) -> Tensor:
     return x.detach().clone() if x.numel() <= most else x.detach()
-
-
-def _walk(term: Term) -> list[Tensor]:
-    """All tensors in a term and its parts, indices too."""
-    found: list[Tensor] = []
-    for field in term._fields:
-        value = getattr(term, field.name)
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, Term):
-            found += _walk(value)
-    return found
 
 
 def _list_versions(seen: Seen) -> tuple[int, ...]:

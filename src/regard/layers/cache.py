@@ -63,10 +63,10 @@ class Cache:
             self._held, self._room = (key, value), 0
         else:
             # a tensor made in inference mode cannot be written to outside of it
-            if total > self._room or (self._is_of_inference and not _is_inferring()):
-                self._grow(total, key, value)
-            assert self._held is not None, "there is room by now"
-            for held, new in zip(self._held, (key, value), strict=True):
+            rows = self._held
+            if rows is None or total > self._room or (self._is_of_inference and not _is_inferring()):
+                rows = self._grow(total, key, value)
+            for held, new in zip(rows, (key, value), strict=True):
                 held[:, :, self.length : total] = new
         self.length = total
         return self.read()
@@ -145,7 +145,7 @@ class Cache:
             )
         return total
 
-    def _grow(self, total: int, key: Tensor, value: Tensor) -> None:
+    def _grow(self, total: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         room = max(total, 2 * self.length, _FIRST)
         if self.max_length is not None:
             room = min(room, self.max_length)
@@ -155,6 +155,7 @@ class Cache:
                 new[:, :, : self.length] = old
         self._held, self._room = (grown[0], grown[1]), room
         self._is_of_inference = _is_inferring()
+        return self._held
 
     def __repr__(self) -> str:
         shown = {"length": self.length, "max_length": self.max_length, "is_static": self.is_static or None}

@@ -10,23 +10,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard import score as scores
-from regard.core import Bias, Mask, RegardError, Score, Weigh, names
+from regard.core import Bias, Mask, RegardError, Score, Weigh
 from regard.engine.check import as_mask, as_score, as_weigh
 from regard.engine.weights import make_weights
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import as_lengths, change_rows, check_rate, check_rows, check_together
 from regard.layers.linear import apply_together
+from regard.layers.torch_call import TorchCall
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
 from regard.mask.integer import recall_range
 from regard.weigh import Softmax
 
 Scoring = Score | Callable[[Tensor, Tensor], Tensor]
-
-# scores by name; their learned tensors are parameters of the layer, called score_ and the term's own name for them
-SCORES: dict[str, type[Score]] = {name: getattr(scores, name.capitalize()) for name in names.SCORES}
 
 
 class MultiHeadAttention(Attention):
@@ -43,10 +40,9 @@ class MultiHeadAttention(Attention):
     linear layers one each.
 
     `score` is a term, a function of two tiles (a module's parameters become the layer's), or by name or class one whose
-    tensors the layer learns for each head: "additive" (`score_weight`), "bilinear" (`score_weight`), "cosine"
-    (`score_scale`, at first 1), "concat" (`score_query_weight`, `score_key_weight`), "gaussian" (`score_width`, at
-    first d^(−1/4): a scaled dot product less both lengths), "dot". None is "dot". A term's own tensors stay the
-    caller's: the layer does not move or save them.
+    tensors the layer learns for each head, as the score's `start` has them at first: the `score_weight` of "additive"
+    and of "bilinear", the `score_scale` of "cosine" and so on; `regard.score.SCORES` has the names. None is "dot". A
+    term's own tensors stay the caller's: the layer does not move or save them.
 
     `position(x, offset=…)` is applied to projected queries and keys, (batch, heads, n, width); the first stands
     at `offset`, and the last query stands at the last key, as masks have it.
@@ -81,13 +77,12 @@ class MultiHeadAttention(Attention):
         self.W_k = nn.Linear(key_size, num_key_heads * self.head_width, bias=bias)
         self.W_v = nn.Linear(value_size, num_key_heads * self.head_width, bias=bias)
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-        self.score = _name_score(self, score)
-        self._learned: tuple[str, ...] = ()
-        if isinstance(self.score, str):
-            learned = _start_score(self.score, num_heads, self.head_width)
-            self._learned = tuple(learned)
-            for name, start in learned.items():
-                self.register_parameter(f"score_{name}", nn.Parameter(start))
+        self.score: str | Scoring
+        if score is None or isinstance(score, str) or (isinstance(score, type) and issubclass(score, Score)):
+            self.score = self._learn(score or "dot", num_heads, self.head_width, "a term, a function or ")
+        else:
+            # which complains of other classes
+            self.score = score if isinstance(score, nn.Module) else as_score(score)  # type: ignore[arg-type]
 
     def forward(
         self,
@@ -129,8 +124,9 @@ class MultiHeadAttention(Attention):
             if cache is not None:
                 valid_lens = _cut(valid_lens, key.shape[2])
             lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
+            own = self._make_score(query.dtype) if isinstance(self.score, str) else self.score
             terms: dict[str, Any] = {
-                "score": self._current_score(query.dtype) if score is None else score,
+                "score": own if score is None else score,
                 "weigh": self.weigh if weigh is None else weigh,
                 "mask": _join(lengths, mask),
                 "bias": bias,
@@ -178,12 +174,6 @@ class MultiHeadAttention(Attention):
             key = self.position(key, offset=0 if cache is None else cache.length)
         return (query, key, value) if cache is None else (query, *cache.append(key, value))
 
-    def _current_score(self, dtype: torch.dtype) -> Scoring:
-        if not isinstance(self.score, str):
-            return self.score
-        # autocast makes queries half precision; the score's own tensors go along
-        return SCORES[self.score](**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
-
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> Self:
         """This layer with copies of the module's weights, called as the module is, and so its outputs.
@@ -199,8 +189,6 @@ class MultiHeadAttention(Attention):
         It is a `TorchMultiHeadAttention`, which stands in the module's place anywhere, and takes our words as well.
         `SelfAttention.from_torch` and those of other classes give layers of their own kind, called as these are.
         """
-        from regard.layers.torch_call import TorchMultiHeadAttention
-
         check_torch(cls.__name__, module)
         kind = cast(type[Self], TorchMultiHeadAttention) if cls is MultiHeadAttention else cls
         # on no device: nothing is drawn for weights that are replaced
@@ -264,45 +252,34 @@ class SelfAttention(MultiHeadAttention):
         return cls(module.embed_dim, module.num_heads, module.dropout, module.in_proj_bias is not None)
 
 
+class TorchMultiHeadAttention(TorchCall, MultiHeadAttention):  # type: ignore[misc]
+    """`MultiHeadAttention` called as `nn.MultiheadAttention` is; `MultiHeadAttention.from_torch` makes it.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> layer.self_attn = MultiHeadAttention.from_torch(layer.self_attn)
+    >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
+    >>> encoder(torch.ones(1, 3, 8), src_key_padding_mask=torch.tensor([[False, False, True]])).shape
+    torch.Size([1, 3, 8])
+
+    In the module's words it gives a pair, as the module does: True hides in `key_padding_mask` and `attn_mask`, and
+    numbers are added to the scores. In ours (`valid_lens`, `mask`, `bias`, `score`, `weigh`, `cache`; True is attend)
+    it gives a tensor, as our layers do. Rows are as the module's, positions first unless that has `batch_first`.
+
+    Fourth by place, `valid_lens` is (batch,); give (batch, queries) by its name: there, two axes are the module's mask.
+    Nested rows are taken where they attend to themselves without masks, as below the layers of an encoder.
+
+    Where all keys of a query are hidden, the module's answer may be NaN; ours is zeros (before W_o's bias), and so are
+    the weights. These are before dropout, where the module's are after it. Torch's fast paths, which would go around
+    the layer, leave it alone.
+    """
+
+
 def _check_heads(layer: nn.Module, num_hiddens: int, num_heads: int, num_key_heads: int) -> None:
     called = type(layer).__name__
     if num_heads < 1 or num_hiddens % num_heads:
         raise RegardError(f"{called} num_hiddens={num_hiddens} must be a multiple of num_heads={num_heads}.")
     if num_key_heads < 1 or num_heads % num_key_heads:
         raise RegardError(f"{called} num_heads={num_heads} must be a multiple of num_key_heads={num_key_heads}.")
-
-
-def _name_score(layer: nn.Module, score: str | type[Score] | Scoring | None) -> str | Scoring:
-    """The name of a score whose tensors are the layer's, or what was given."""
-    if score is None:
-        return "dot"
-    if isinstance(score, type):
-        score = next((name for name, kind in SCORES.items() if kind is score), score)
-    if not isinstance(score, str):
-        return score if isinstance(score, nn.Module) else as_score(score)
-    if score not in SCORES:
-        known = ", ".join(map(repr, SCORES))
-        raise RegardError(f"{type(layer).__name__} score must be a term, a function or one of {known}, got {score!r}.")
-    return score
-
-
-def _start_score(name: str, heads: int, width: int) -> dict[str, Tensor]:
-    """The learned tensors of a score at first, as the layers of one score start."""
-    bound = width**-0.5
-    if name == "additive":
-        return {"weight": torch.empty(heads, width).uniform_(-bound, bound)}
-    if name == "concat":
-        names = ("query_weight", "key_weight")
-        return {name: torch.empty(heads, width).uniform_(-bound, bound) for name in names}
-    if name == "bilinear":
-        # fans are of one head's matrix
-        limit = (3 / width) ** 0.5
-        return {"weight": torch.empty(heads, width, width).uniform_(-limit, limit)}
-    if name == "cosine":
-        return {"scale": torch.ones(heads)}
-    if name == "gaussian":
-        return {"width": torch.full((heads, width), width**-0.25)}
-    return {}
 
 
 def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:

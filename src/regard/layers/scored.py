@@ -173,6 +173,34 @@ class ConcatAttention(ScoredAttention):
         return queries, keys, Concat(query_weight, key_weight, self.activation)
 
 
+class LearnedAttention(ScoredAttention):
+    """Attention by any score, given by name or class, for queries and keys of one width; the layer learns its tensors.
+
+    >>> layer = LearnedAttention("gaussian", 2)
+    >>> layer(torch.zeros(2, 1, 2), torch.ones(2, 10, 2), torch.ones(2, 10, 4)).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def __init__(self, score: str | type[Score], size: int, dropout: float = 0.0, *, weigh: Weigh = Softmax()) -> None:
+        super().__init__(size, size, dropout, weigh)
+        self.score = self._learn(score, 1, size)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
+        return queries, keys, self._make_score(queries.dtype)
+
+
+def build_scored(score: str, size: int, dropout: float) -> ScoredAttention:
+    """The layer of the score of that name, for queries and keys of one width: the textbook's, where it has one."""
+    if score == "additive":
+        return AdditiveAttention(size, size, size, dropout)
+    if score == "bilinear":
+        return BilinearAttention(size, size, dropout)
+    if score == "cosine":
+        # it lies in [-1, 1], and needs a scale to choose at all
+        return CosineAttention(dropout, scale=10.0, learns_scale=True)
+    return ConcatAttention(size, size, dropout) if score == "concat" else LearnedAttention(score, size, dropout)
+
+
 def _check_widths(layer: nn.Module, queries: Tensor, keys: Tensor) -> None:
     if queries.shape[-1] != keys.shape[-1]:
         raise RegardError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.layers.inputs import change_rows
-from regard.layers.multihead import MultiHeadAttention
 from regard.layers.torch_parity import join_biases, rename_weights
 from regard.mask import Allowed, Causal
 from regard.watching.masks import read_masks
@@ -21,32 +21,27 @@ class Own(Tensor):
     """A tensor that torch's fast paths keep away from: they read the weights of a layer and go around it."""
 
 
-class TorchMultiHeadAttention(MultiHeadAttention):
-    """`MultiHeadAttention` called as `nn.MultiheadAttention` is; `MultiHeadAttention.from_torch` makes it.
+class TorchCall(nn.Module):
+    """What makes a multi-head attention of ours take the module's call; it stands before that among the bases."""
 
-    >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    >>> layer.self_attn = MultiHeadAttention.from_torch(layer.self_attn)
-    >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
-    >>> encoder(torch.ones(1, 3, 8), src_key_padding_mask=torch.tensor([[False, False, True]])).shape
-    torch.Size([1, 3, 8])
-
-    In the module's words it gives a pair, as the module does: True hides in `key_padding_mask` and `attn_mask`, and
-    numbers are added to the scores. In ours (`valid_lens`, `mask`, `bias`, `score`, `weigh`, `cache`; True is attend)
-    it gives a tensor, as our layers do. Rows are as the module's, positions first unless that has `batch_first`.
-
-    Fourth by place, `valid_lens` is (batch,); give (batch, queries) by its name: there, two axes are the module's mask.
-    Nested rows are taken where they attend to themselves without masks, as below the layers of an encoder.
-
-    Where all keys of a query are hidden, the module's answer may be NaN; ours is zeros (before W_o's bias), and so are
-    the weights. These are before dropout, where the module's are after it. Torch's fast paths, which would go around
-    the layer, leave it alone.
-    """
+    num_heads: int
+    num_hiddens: int
+    key_size: int
+    query_size: int
+    value_size: int
+    head_width: int
+    batch_first: bool
+    W_q: nn.Linear
+    W_k: nn.Linear
+    W_v: nn.Linear
+    W_o: nn.Linear
+    _mix: Callable[..., tuple[Tensor, Callable[[], Tensor]]]
 
     # what torch's layers, and those who look at them, ask of an attention
     bias_k = bias_v = None
     add_zero_attn = False
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         query: Tensor,
         key: Tensor,
@@ -58,7 +53,7 @@ class TorchMultiHeadAttention(MultiHeadAttention):
         is_causal: bool = False,
         **ours: Any,
     ) -> tuple[Tensor, Tensor | None] | Tensor:
-        """The module's call, (out, weights or None), or in our own words `MultiHeadAttention`'s."""
+        """The module's call, (out, weights or None), or in our own words that of the layer."""
         called = type(self).__name__
         if unknown := sorted(set(ours) - set(OURS)):
             raise RegardError(f"{called} takes torch's words and {', '.join(OURS)}, got {unknown[0][:40]}.")
@@ -74,7 +69,8 @@ class TorchMultiHeadAttention(MultiHeadAttention):
                     f"{called} is called in torch's words or in ours, got {named[0]} and {next(iter(ours))}: with ours,"
                     " masks are mask and bias, and weights are in attention_weights."
                 )
-            return super().forward(query, key, value, **ours)
+            out: Tensor = super().forward(query, key, value, **ours)
+            return out
         if is_causal and attn_mask is None:
             raise RegardError(
                 f"{called} is_causal says what attn_mask is, and there is none: give it, or say mask=Causal()."

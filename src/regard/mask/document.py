@@ -32,9 +32,12 @@ class Document(Mask):
         keys = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [3, 1, 1, 0, 0, 3, 3]])
         return [cls(keys, torch.tensor([0, 1, 1, 5, 2]))]
 
+    @property
+    def _queries(self) -> Tensor:
+        return self.segments if self.query_segments is None else self.query_segments
+
     def misfit(self, sizes: Sizes) -> str | None:
-        queries = self.segments if self.query_segments is None else self.query_segments
-        for name, ids, count in (("segments", self.segments, sizes.m), ("query_segments", queries, sizes.n)):
+        for name, ids, count in (("segments", self.segments, sizes.m), ("query_segments", self._queries, sizes.n)):
             if tuple(ids.shape) not in ((count,), (sizes.b, count), (*sizes.lead, count)):
                 hint = " Give query_segments where queries are not the keys." if self.query_segments is None else ""
                 return (
@@ -46,8 +49,8 @@ class Document(Mask):
         return None
 
     def settle(self, sizes: Sizes) -> Self:
-        queries = self.segments if self.query_segments is None else self.query_segments
         keys = self.segments.reshape(1 if self.segments.ndim == 1 else sizes.b, sizes.m)
+        queries = self._queries
         queries = queries.reshape(1 if queries.ndim == 1 else sizes.b, sizes.n)
         return replace(self, segments=keys, query_segments=queries)
 
@@ -57,17 +60,16 @@ class Document(Mask):
         return ids[b if ids.shape[0] != 1 else 0, at]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        queries = self.segments if self.query_segments is None else self.query_segments
-        return self._pick(queries, b, i) == self._pick(self.segments, b, j)
+        return self._pick(self._queries, b, i) == self._pick(self.segments, b, j)
 
     @cached_property
     def _reach(self) -> tuple[Tensor, Tensor]:
         """The first and one past the last key of each query's segment, over all sequences."""
-        assert self.query_segments is not None
-        if self.segments.numel() == 0 or self.query_segments.numel() == 0:
-            none = self.segments.new_zeros(self.query_segments.shape[1])
+        keys, queries = (x if x.ndim == 2 else x[None] for x in (self.segments, self._queries))
+        if keys.numel() == 0 or queries.numel() == 0:
+            none = keys.new_zeros(queries.shape[1])
             return none, none
-        start, stop = find_reach(self.segments, self.query_segments)
+        start, stop = find_reach(keys, queries)
         return start.amin(0), stop.amax(0)
 
     def span(self, tile: Tile) -> range:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.core import Mask, Sizes, Tile
 from regard.core.sizes import FAR, misfit_offset
+from regard.core.terms import unsettled
 from regard.mask.integer import misfit_integers
 
 
@@ -25,7 +26,8 @@ class _Diagonal(Mask):
 
     @property
     def _place(self) -> int | Tensor:
-        assert self.offset is not None, "settled masks have an offset"
+        if self.offset is None:
+            raise unsettled(self, "offset")
         return self.offset
 
     @cached_property

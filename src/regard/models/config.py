@@ -32,7 +32,7 @@ def setting(default: Any, help: str, names: Collection[str] = (), *, least: int 
     >>> [(x.name, list_values(x), x.metadata["help"]) for x in fields(Config)]
     [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
     """
-    return field(default=default, metadata={"help": help, "names": tuple(names), "least": least, "span": span})
+    return field(default=default, metadata={"help": help, "names": names, "least": least, "span": span})
 
 
 def list_values(of: Field[Any]) -> str:

@@ -7,8 +7,10 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
 from regard.core import RegardError
-from regard.core.names import ACTIVATIONS, SCORES, WEIGHS
+from regard.core.names import ACTIVATIONS
 from regard.models.config import POSITIONS, check_fields, check_heads, make_config, setting, take_preset
+from regard.score import SCORES
+from regard.weigh import WEIGHS
 
 HEADS = ("none", "tags", "classes", "words")
 KINDS = ("attention", "gru", "cnn")

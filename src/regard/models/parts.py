@@ -7,15 +7,13 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from regard import weigh as weighers
-from regard.core import RegardError, Weigh, names
+from regard.core import RegardError
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask.integer import misfit_integers
-
-WEIGHS: dict[str, type[Weigh]] = {name: getattr(weighers, name.capitalize()) for name in names.WEIGHS}
+from regard.weigh import WEIGHS
 
 
 class Attending(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self, TypeGuard
 
@@ -16,7 +15,7 @@ from regard.core import RegardError, Score
 from regard.core.kinds import describe
 from regard.layers.inputs import check_rate, join_dtypes
 from regard.layers.order import check_count
-from regard.layers.scored import ScoredAttention
+from regard.layers.scored import ScoredAttention, build_scored
 from regard.mask import Full, Lengths
 from regard.mask.integer import misfit_integers
 from regard.models.pretrained import Pretrained
@@ -27,14 +26,6 @@ from regard.weigh import Hard
 
 __all__ = ["PRESETS", "Config", "Seq2Seq", "Seq2SeqAttentionDecoder", "Seq2SeqEncoder"]
 
-# scores by name, as (num_hiddens, dropout) makes them; a cosine lies in [-1, 1] and needs a scale to choose at all
-ATTENTIONS: dict[str, Callable[[int, float], ScoredAttention]] = {
-    "additive": lambda size, rate: layers.AdditiveAttention(size, size, size, rate),
-    "dot": lambda size, rate: layers.DotProductAttention(rate),
-    "bilinear": lambda size, rate: layers.BilinearAttention(size, size, rate),
-    "cosine": lambda size, rate: layers.CosineAttention(rate, scale=10.0, learns_scale=True),
-    "concat": lambda size, rate: layers.ConcatAttention(size, size, rate),
-}
 # up to so many numbers in its keys, a step weighs all at once: to part them takes longer than it saves memory
 FEW = 2**23
 
@@ -213,7 +204,7 @@ class Seq2Seq(Pretrained):
         sizes = config.embed_size, config.num_hiddens, config.num_layers, config.dropout
         rate, both = config.embed_dropout, config.is_bidirectional
         encoder = Seq2SeqEncoder(config.src_vocab_size, *sizes, embed_dropout=rate, is_bidirectional=both)
-        attention = ATTENTIONS[config.attention](config.num_hiddens, config.dropout)
+        attention = build_scored(config.attention, config.num_hiddens, config.dropout)
         decoder = Seq2SeqAttentionDecoder(config.tgt_vocab_size, *sizes, attention=attention, embed_dropout=rate)
         return cls(encoder, decoder, config)
 

@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Self
 
 from regard.models.config import check_fields, make_config, setting, take_preset
+from regard.score import SCORES
 
-ATTENTIONS = ("additive", "dot", "bilinear", "cosine", "concat")
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"embed_size": 64, "num_hiddens": 128, "num_layers": 1},
     # of the source, each direction has half of the hidden units
@@ -33,7 +33,7 @@ class Config:
     dropout: float = setting(0.0, "dropout between the layers of a GRU and on the attention weights")
     embed_dropout: float = setting(0.0, "dropout on the embeddings")
     is_bidirectional: bool = setting(False, "whether the encoder reads both ways, num_hiddens / 2 units each")
-    attention: str = setting("additive", "attention score of the decoder's state and the source", ATTENTIONS)
+    attention: str = setting("additive", "attention score of the decoder's state and the source", SCORES)
 
     def __post_init__(self) -> None:
         check_fields(self)

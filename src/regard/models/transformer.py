@@ -16,7 +16,6 @@ from regard.layers.cache import Cache
 from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
 from regard.models.config import POSITIONS
 from regard.models.parts import (
-    WEIGHS,
     bias_positions,
     build_attention,
     build_rotary,
@@ -28,7 +27,7 @@ from regard.models.parts import (
 from regard.models.pretrained import Pretrained
 from regard.models.transformer_config import PRESETS, Config
 
-__all__ = ["POSITIONS", "PRESETS", "WEIGHS", "Config", "Transformer", "TransformerState"]
+__all__ = ["POSITIONS", "PRESETS", "Config", "Transformer", "TransformerState"]
 
 Caches = list[tuple[Cache, Cache]]
 

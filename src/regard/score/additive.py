@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.core import Pair, Score, Sizes
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -174,6 +174,11 @@ class Additive(Score):
         noise = torch.Generator().manual_seed(2)
         weight = torch.randn(2, 3, generator=noise, dtype=torch.float64)
         return [cls(weight[0].clone()), cls(weight), cls(weight, activation="silu")]
+
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        bound = width**-0.5
+        return {"weight": torch.empty(heads, width).uniform_(-bound, bound)}
 
     def misfit(self, sizes: Sizes) -> str | None:
         if self.activation not in ACTIVATIONS:

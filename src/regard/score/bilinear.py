@@ -29,6 +29,12 @@ class Bilinear(Score):
         noise = torch.Generator().manual_seed(1)
         return [cls(torch.randn(2, 3, 3, generator=noise, dtype=torch.float64))]
 
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        # Xavier's bound, whose fans are of one head's matrix
+        bound = (3 / width) ** 0.5
+        return {"weight": torch.empty(heads, width, width).uniform_(-bound, bound)}
+
     def misfit(self, sizes: Sizes) -> str | None:
         shape = tuple(self.weight.shape)
         if shape in ((sizes.d, sizes.c), (sizes.h, sizes.d, sizes.c)):

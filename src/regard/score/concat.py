@@ -44,6 +44,12 @@ class Concat(Score):
         left, right = torch.randn(2, 2, 3, generator=noise, dtype=torch.float64)
         return [cls(left, right), cls(left[0].clone(), right[0].clone(), activation="tanh")]
 
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        bound = width**-0.5
+        names = ("query_weight", "key_weight")
+        return {name: torch.empty(heads, width).uniform_(-bound, bound) for name in names}
+
     def misfit(self, sizes: Sizes) -> str | None:
         if self.activation not in ACTIVATIONS:
             return f"Concat activation must be one of {name_activations()}, got {self.activation!r}."

@@ -24,10 +24,15 @@ class Cosine(Score):
     """
 
     scale: float | Tensor = 1.0
+    keeps_range = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:
         return [cls(scale=2.0), cls(scale=torch.tensor([1.5, 3.0], dtype=torch.float64))]
+
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        return {"scale": torch.ones(heads)}
 
     def misfit(self, sizes: Sizes) -> str | None:
         if isinstance(self.scale, Tensor) and tuple(self.scale.shape) not in ((), (1,), (sizes.h,)):

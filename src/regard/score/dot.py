@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 
 
 class Product(Pair):
@@ -69,6 +69,7 @@ class Dot(Score):
 
     scale: float | None = None
     cap: float | None = None
+    keeps_range = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

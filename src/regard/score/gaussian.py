@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 
 
 class Distance(Pair):
@@ -83,6 +83,11 @@ class Gaussian(Score):
     def samples(cls) -> Sequence[Self]:
         width = torch.tensor([[0.5, 1.0, 1.5], [1.2, 0.3, 0.8]], dtype=torch.float64)
         return [cls(0.8), cls(width), cls(torch.tensor(0.9, dtype=torch.float64))]
+
+    @classmethod
+    def start(cls, heads: int, width: int) -> dict[str, Tensor]:
+        # a scaled dot product less both lengths
+        return {"width": torch.full((heads, width), width**-0.25)}
 
     def misfit(self, sizes: Sizes) -> str | None:
         if not isinstance(self.width, Tensor) or self.width.numel() == 1:

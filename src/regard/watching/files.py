@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.core.errors import plain
 from regard.core.files import write_whole
 from regard.engine.look import Look
-from regard.watching.check import Check
-from regard.watching.seen import Seen, plain
 
-S = TypeVar("S", bound=Seen)
 FORMAT = "regard.seen.1"
 _KEPT = "query", "key", "stat", "spans"
 _TENSORS = tuple(field.name for field in fields(Look) if field.name not in ("terms", "why"))
@@ -26,31 +25,18 @@ _DTYPES = {"top_keys": (torch.int64,), "chosen": (torch.int64,), "spans": (torch
 _AXES = {"entropy": 1, "received": 1, "top_keys": 2, "map": 2, "query": 2, "key": 2}
 
 
-def save(seen: Seen, path: str | os.PathLike[str]) -> None:
-    """Write all looks to one file, whole or not at all."""
+def write_looks(path: str | os.PathLike[str], said: dict[str, Any], looks: Iterable[Look]) -> None:
+    """Write looks to one file, whole or not at all; `said` has an entry of each in words."""
     safetensors = _need()
     path = _find(path)
     if path.is_dir():
         raise RegardError(f"{_short(path)} is a folder: seen.save(…) needs the name of a file.")
     tensors: dict[str, Tensor] = {}
-    entries = []
-    for number, (name, look) in enumerate(seen.items()):
+    for number, look in enumerate(looks):
         for field in _TENSORS:
             if isinstance(x := getattr(look, field), Tensor):
                 tensors[f"{number}.{field}"] = x.detach().cpu().contiguous().clone()
-        entries.append(
-            {
-                "name": name,
-                "module": seen.modules[name],
-                "kind": seen.kinds[name],
-                "step": name in seen.steps,
-                "terms": look.terms,
-                "why": look.why,
-                "check": asdict(seen.checks[name]),
-            }
-        )
-    head = {"model": seen.model, "cells": seen.cells, "entries": entries, "skipped": seen.skipped}
-    text = json.dumps(head, ensure_ascii=True, allow_nan=True)
+    text = json.dumps(said, ensure_ascii=True, allow_nan=True)
     content = safetensors.save(tensors, {"format": FORMAT, "seen": text})
     try:
         write_whole(path, content)
@@ -61,8 +47,8 @@ def save(seen: Seen, path: str | os.PathLike[str]) -> None:
         ) from None
 
 
-def load(path: str | os.PathLike[str], seen: S) -> S:
-    """Fill `seen` from a file."""
+def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]]:
+    """What was said of the looks in a file, and the looks; the kind and size of everything was seen to."""
     _need()
     from safetensors import SafetensorError, safe_open
 
@@ -76,16 +62,14 @@ def load(path: str | os.PathLike[str], seen: S) -> S:
             if head.get("format") != FORMAT:
                 raise RegardError(f"{_short(path)} is not a file of seen.save(…): its head does not say {FORMAT!r}.")
             said = json.loads(head.get("seen", ""))
-            entries = _read_head(said, seen)
-            for number, entry in enumerate(entries):
+            _check_head(said)
+            looks = []
+            for number, entry in enumerate(said["entries"]):
                 mine = {field for field in _TENSORS if f"{number}.{field}" in names}
                 found = {field: file.get_tensor(f"{number}.{field}") for field in mine}
                 names -= {f"{number}.{field}" for field in mine}
                 _check_look(found)
-                # a frozen check is made of what JSON has, whose kinds were seen
-                look = Look(**found, terms=entry["terms"], why=entry["why"])
-                check, module = Check(**entry["check"]), entry["module"]
-                seen.add(entry["name"], look, entry["kind"], entry["step"], check, module)
+                looks.append(Look(**found, terms=entry["terms"], why=entry["why"]))
             if names:
                 raise ValueError(f"nothing is said of {min(names)[:20]}")
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -93,10 +77,11 @@ def load(path: str | os.PathLike[str], seen: S) -> S:
             raise
         cause = str(error).splitlines()[0][:60] if str(error) else type(error).__name__
         raise RegardError(f"{_short(path)} is damaged ({plain(cause)}): write it again with seen.save(…).") from None
-    return seen
+    return said, looks
 
 
-def _read_head(said: Any, seen: Seen) -> list[dict[str, Any]]:
+def _check_head(said: Any) -> None:
+    """Complain unless what is said is of looks."""
     _need_kinds(said, {"model": str, "cells": int, "entries": list, "skipped": dict})
     if said["cells"] < 1:
         raise ValueError("cells must be at least 1")
@@ -119,8 +104,6 @@ def _read_head(said: Any, seen: Seen) -> list[dict[str, Any]]:
         names.add(entry["name"])
     if not all(isinstance(reason, str) for reason in said["skipped"].values()):
         raise ValueError("a reason must be a text")
-    seen.model, seen.cells, seen.skipped = said["model"], said["cells"], dict(said["skipped"])
-    return list(said["entries"])
 
 
 def _need_kinds(said: Any, kinds: dict[str, type]) -> None:

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Container, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.engine.look import Look
-from regard.watching.seen import Seen
 
-S = TypeVar("S", bound=Seen)
 _ROWS = "entropy", "peak", "total", "first", "local", "distance"
 
 
-def join(seen: S) -> S:
-    """Steps as one look each, by the name of the first of them."""
+def list_runs(modules: Mapping[str, str], steps: Container[str]) -> dict[str, list[str]]:
+    """Calls that go on where their module's last one ended, by the name of the first of them.
+
+    >>> list_runs({"a": "a", "b": "b", "a#2": "a", "b#2": "b"}, {"a#2"})
+    {'a': ['a', 'a#2'], 'b': ['b'], 'b#2': ['b#2']}
+    """
     runs: dict[str, list[str]] = {}
     # the run that a module's last call belongs to
     open_runs: dict[str, list[str]] = {}
-    for name in seen:
-        module = seen.modules[name]
-        if name not in seen.steps or module not in open_runs:
+    for name, module in modules.items():
+        if name not in steps or module not in open_runs:
             runs[name] = open_runs[module] = []
         open_runs[module].append(name)
-    joined = seen._blank()
-    for name, steps in runs.items():
-        look = _stack([seen[step] for step in steps], seen.cells)
-        check = max((seen.checks[step] for step in steps), key=lambda x: (x.is_done, not x.holds, x.ratio))
-        if check.is_done:
-            check = replace(check, rows=sum(seen.checks[step].rows for step in steps))
-        joined.add(name, look, seen.kinds[name], check=check, module=seen.modules[name])
-    joined.skipped = dict(seen.skipped)
-    return joined
+    return runs
 
 
-def _stack(looks: list[Look], cells: int) -> Look:
+def stack(looks: list[Look], cells: int) -> Look:
+    """The looks of steps as one, whose map has at most so many cells a side."""
     if len(looks) == 1:
         return looks[0]
     m = max(look.received.shape[-1] for look in looks)
@@ -52,20 +46,21 @@ def _stack(looks: list[Look], cells: int) -> Look:
     found["chosen"] = torch.cat([look.chosen + start for look, start in zip(looks, starts, strict=True)])
     found["map"] = _map(looks, starts, sum(sizes), m, cells)
     found["terms"] = looks[0].terms
-    missing = next((look.why for look in looks if look.query is None), None)
-    if missing is not None:
-        return Look(**found, why=missing)
-    kept: dict[str, Any] = {name: torch.cat([_take(look, name) for look in looks], -1) for name in ("stat",)}
-    kept |= {name: torch.cat([_take(look, name) for look in looks], -2) for name in ("query", "spans")}
+    kept = [rows for look in looks if (rows := _take(look)) is not None]
+    if len(kept) < len(looks):
+        return Look(**found, why=next(look.why for look in looks if _take(look) is None))
+    query, key, stat, spans = zip(*kept, strict=True)
     # a cache only grows: the last step has the keys of all
-    kept["key"] = max((_take(look, "key") for look in looks), key=lambda key: key.shape[-2])
-    return Look(**found, **kept, why="")
+    longest = max(key, key=lambda x: x.shape[-2])
+    found |= {"query": torch.cat(query, -2), "stat": torch.cat(stat, -1), "spans": torch.cat(spans, -2)}
+    return Look(**found, key=longest, why="")
 
 
-def _take(look: Look, name: str) -> Tensor:
-    x = getattr(look, name)
-    assert isinstance(x, Tensor), "kept looks keep all four"
-    return x
+def _take(look: Look) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Query, key, stat and spans of a look that kept them."""
+    if look.query is None or look.key is None or look.stat is None or look.spans is None:
+        return None
+    return look.query, look.key, look.stat, look.spans
 
 
 def _widen(x: Tensor, size: int, value: float = 0.0) -> Tensor:

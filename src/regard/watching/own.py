@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from regard.engine.attend import OBSERVERS, attend
+from regard.engine.attend import attend
 from regard.engine.call import Call
+from regard.engine.run import OBSERVERS
 from regard.watching.record import Recorder
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Self
 
 import torch
 
+from regard.core.errors import plain
 from regard.engine.look import Look
 from regard.watching.check import Check
+from regard.watching.files import read_looks, write_looks
+from regard.watching.join import list_runs, stack
 
 
 class Seen(Mapping[str, Look]):
@@ -100,31 +104,44 @@ class Seen(Mapping[str, Look]):
         Keys that a step did not have yet are padded at the end. A map whose steps were counted in blocks of different
         sizes shares the weight of a block evenly among its pairs; its sum is exact.
         """
-        from regard.watching.join import join
-
-        return join(self)
+        joined = self._blank()
+        for name, steps in list_runs(self.modules, self.steps).items():
+            look = stack([self[step] for step in steps], self.cells)
+            check = max((self.checks[step] for step in steps), key=lambda x: (x.is_done, not x.holds, x.ratio))
+            if check.is_done:
+                check = replace(check, rows=sum(self.checks[step].rows for step in steps))
+            joined.add(name, look, self.kinds[name], check=check, module=self.modules[name])
+        joined.skipped = dict(self.skipped)
+        return joined
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all to one file: tensors as safetensors, names and texts as JSON in its head."""
-        from regard.watching.files import save
-
-        save(self, path)
+        entries = [
+            {
+                "name": name,
+                "module": self.modules[name],
+                "kind": self.kinds[name],
+                "step": name in self.steps,
+                "terms": look.terms,
+                "why": look.why,
+                "check": asdict(self.checks[name]),
+            }
+            for name, look in self.items()
+        ]
+        head = {"model": self.model, "cells": self.cells, "entries": entries, "skipped": self.skipped}
+        write_looks(path, head, self.values())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; nothing in it is run or unpickled, and all sizes are checked."""
-        from regard.watching.files import load
-
-        return load(path, cls())
+        head, looks = read_looks(path)
+        seen = cls(head["model"], head["cells"])
+        seen.skipped = dict(head["skipped"])
+        for entry, look in zip(head["entries"], looks, strict=True):
+            # a frozen check is made of what JSON has, whose kinds were seen
+            check = Check(**entry["check"])
+            seen.add(entry["name"], look, entry["kind"], entry["step"], check, entry["module"])
+        return seen
 
     def _blank(self) -> Self:
         return type(self)(self.model, self.cells)
-
-
-def plain(text: str) -> str:
-    """Without line ends, and without codes that a terminal obeys.
-
-    >>> plain("a\\x1b[2Jb")
-    'a?[2Jb'
-    """
-    return "".join(x if x.isprintable() else "?" for x in text)

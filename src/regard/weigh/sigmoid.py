@@ -23,6 +23,7 @@ class Sigmoid(Pointwise):
     """
 
     shift: float = 0.0
+    has_signs = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

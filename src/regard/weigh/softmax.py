@@ -26,6 +26,7 @@ class Softmax(Online):
 
     sink: Tensor | None = None
     num_stats = 2
+    has_signs = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Online, Pair, Pointwise, Row, Tile
-from regard.core.terms import Pull
+from regard.core.pairs import Pull
 from regard.engine.call import Call, Cost
 from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
@@ -24,7 +24,8 @@ from regard.engine.tiles.function import attend_by_tiles
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE = True, False, True
+LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+errs = None
 # fused features never reach memory, so tiles are larger than those of `tiled`
 BUDGET = 2**19
 _log = logging.getLogger("regard")

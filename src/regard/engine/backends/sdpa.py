@@ -9,15 +9,15 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.core import Tile
+from regard.core import RegardError, Tile
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
-from regard.score import Bilinear, Dot, Feature
+from regard.score import Dot
 from regard.weigh import Softmax
 
 # torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE = False, False, False
+LIFTS, HEALS, TWICE, CASTS, TRACES = False, False, False, True, False
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
@@ -37,7 +37,7 @@ def refuse(call: Call) -> str | None:
         return f"torch's kernels on {s.device.type} are not vetted yet."
     if not call.score.is_dot:
         return f"{type(call.score).__name__} is not a dot product."
-    if isinstance(call.score, Feature | Bilinear) and s.dtype in HALF:
+    if s.dtype in HALF and not call.score.keeps_range:
         # e^12 is no float16, and what a matrix makes of a row has no bound either
         return f"torch's kernels would round what {type(call.score).__name__} makes of rows to half precision."
     if not isinstance(call.weigh, Softmax):
@@ -168,7 +168,8 @@ def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float
     else:
         score = call.score.with_tensors([t.to(wide) for t in call.score.tensors])
         rows = score.as_dot(query.to(wide), key.to(wide))
-    assert rows is not None, "refuse lets only dot products through"
+    if rows is None:
+        raise RegardError(f"{call.score} must have rows from as_dot(), since its is_dot says so: got None.")
     return rows if is_plain else (rows[0].to(dtype), rows[1].to(dtype), rows[2])
 
 

@@ -12,7 +12,8 @@ from regard.engine.tiles.steps import EAGER
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE = True, False, True
+LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+errs = None
 
 
 def refuse(call: Call) -> str | None:

@@ -13,6 +13,7 @@ from regard.weigh import Softmax
 
 # pairs looked at together
 PAIRS = 2**21
+_NO_DOT = "not kept: {} is not a dot product"
 
 
 def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]:
@@ -25,7 +26,8 @@ def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]
         return {"why": f"not kept: some queries of {call.mask} may see keys that are not one interval"}
     lifted, query, _, _ = lift(call, query, key[..., :0, :], key[..., :0, :])
     rows = lifted.score.as_dot(query, key.to(query.dtype))
-    assert rows is not None
+    if rows is None:
+        return {"why": _NO_DOT.format(type(call.score).__name__)}
     query, key, scale = rows
     return {"query": query * scale, "key": key, "spans": spans, "why": ""}
 
@@ -33,7 +35,7 @@ def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]
 def refuse(call: Call) -> str | None:
     """Why the weights cannot be made again from query and key alone."""
     if not call.score.is_dot:
-        return f"not kept: {type(call.score).__name__} is not a dot product"
+        return _NO_DOT.format(type(call.score).__name__)
     if not isinstance(call.weigh, Softmax):
         return f"not kept: {type(call.weigh).__name__} is not softmax"
     if call.bias is not None:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.core import Row, Tile
+from regard.core import Tile
 from regard.engine.call import Call
 from regard.engine.tiles.layout import lay_out
 from regard.engine.tiles.steps import EAGER, score
 from regard.engine.tiles.work import Work, cut_keys, cut_queries
-from regard.weigh import Sigmoid, Softmax
 
 # numbers of a block of weights; about eight such blocks are held at a time
 BUDGET = {"cpu": 2**20, "cuda": 2**22}
@@ -54,8 +53,7 @@ class Tally:
     def __init__(self, call: Call, wanted: Wanted, has_stat: bool) -> None:
         s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
         self.n, self.m = s.n, s.m
-        # whether a weight may be below zero, as of a bare sum
-        self.has_signs = not isinstance(call.weigh, Softmax | Sigmoid | Row)
+        self.has_signs = call.weigh.has_signs
         self.tall, self.wide = (max(-(-size // wanted.map), 1) for size in (s.n, s.m))
         top = min(wanted.top, s.m)
 

@@ -14,8 +14,9 @@ from regard.engine.backends.fused.read import count_mask, read, refuse_terms
 from regard.engine.call import Call, Cost, show_bytes
 from regard.weigh import Hard
 
-# rows come as the caller gave them, and NaN under a mask is dealt with in the kernels
-LIFTS, HEALS, TWICE = False, True, False
+# rows come as the caller gave them, NaN under a mask is dealt with in the kernels, and those are operators of torch
+LIFTS, HEALS, TWICE, CASTS, TRACES = False, True, False, False, True
+errs = None
 # a mask without a fragment is packed into bits; beyond this, tiles need less
 BITS_LIMIT = 64 * 2**20
 # looked for, not imported
