@@ -13,6 +13,7 @@ from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
+from regard.mask import Window
 from regard.mask.integer import misfit_integers
 
 WEIGHS: dict[str, type[Weigh]] = {name: getattr(weighers, name.capitalize()) for name in names.WEIGHS}
@@ -35,6 +36,8 @@ class Attending(Protocol):
     def score(self) -> str: ...
     @property
     def weigh(self) -> str: ...
+    @property
+    def window(self) -> int | tuple[int, int] | None: ...
 
 
 def build_attention(config: Attending, bias: bool, position: Rotary | None = None) -> MultiHeadAttention:
@@ -64,6 +67,13 @@ def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBi
     if config.position == "relative":
         return RelativeBias(config.num_heads, two_sided=two_sided)
     return AlibiBias(config.num_heads) if config.position == "alibi" else None
+
+
+def build_window(config: Attending) -> Window | None:
+    """What each position sees of its neighbours, if not all of them."""
+    if config.window is None:
+        return None
+    return Window(*(config.window if isinstance(config.window, tuple) else (config.window, config.window)))
 
 
 @torch.no_grad()
