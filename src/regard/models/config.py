@@ -27,7 +27,8 @@ def setting(
     ... class Config(ModelConfig):
     ...     num_layers: int = setting(4, "layers of the encoder")
     ...     position: str = setting("none", "positional encoding", ("rotary", "none"))
-    >>> [(x.name, list_values(x, x.type), x.metadata["help"]) for x in fields(Config)]
+    >>> kinds = get_type_hints(Config)
+    >>> [(x.name, list_values(x, kinds[x.name]), x.metadata["help"]) for x in fields(Config)]
     [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
 
     What it may be is said of each number and name in a tuple, too. A count without `most` is the size of some weight,

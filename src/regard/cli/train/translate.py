@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options.encoder import Window, read_window
 from regard.cli.options.examples import Columns, Data, Keys, Member, Swap, read_columns, read_two
 from regard.cli.options.spread import Some, drop_none, read_changes, spread
 from regard.cli.options.training import Changes, HeldOut, Limit, Out, Preset, Training, Valid
@@ -41,6 +42,7 @@ def translate(
     ] = "bahdanau",
     preset: Preset = "tiny",
     set_: Changes = None,
+    window: Window = None,
     tokens: Annotated[
         str,
         typer.Option(
@@ -102,7 +104,7 @@ def translate(
     kinds = [part.strip() for part in tokens.split(",")]
     if len(kinds) > 2:
         raise typer.BadParameter(f"--tokens must be one kind, or two with a comma between, got {tokens!r}")
-    changes = read_changes(set_)
+    changes = drop_none({"window": read_window(window)}) | read_changes(set_)
 
     from regard.tasks.reading.pairs import Corpus
     from regard.tasks.text.translate_job import Job
