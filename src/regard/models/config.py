@@ -31,9 +31,9 @@ def setting(
     >>> [(x.name, list_values(x, kinds[x.name]), x.metadata["help"]) for x in fields(Config)]
     [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
 
-    What it may be is said of each number and name in a tuple, too. A count without `most` is the size of some weight,
-    and a folder whose weights are smaller is refused. One that came later, with the `since`th format of folders, must
-    keep its default: that is what older folders mean, and what newer ones leave out.
+    Its type is int, float, bool, str or None, or a tuple or union of these; limits go for each number and name in a
+    tuple. A count without `most` is the size of some weight: a folder whose weights are smaller is refused. A setting
+    that came later, with the `since`th format of folders, must keep its default, which is what older folders mean.
     """
     limits = {"names": tuple(names), "least": least, "most": most, "span": span, "since": since}
     return field(default=default, metadata={"help": help, **limits})

@@ -23,15 +23,16 @@ from regard.layers.spelling import Spelling
 from regard.mask import Allowed
 from regard.mask.integer import vouch
 from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
-from regard.models.inputs import build_embedding, check_given, start_embedding
 from regard.models.parts import (
     bias_positions,
     build_attention,
     build_rotary,
     build_window,
+    check_given,
     check_ids,
     encode_positions,
     start,
+    start_vectors,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.word_head import WordHead
@@ -51,8 +52,11 @@ class Encoder(Pretrained):
     torch.Size([2, 4, 3])
 
     Which positions are of a sequence is said by `valid_lens` (batch,), or by `mask` (batch, positions), True = a token,
-    where padding is not at the end; None means that nothing is padded. Padding influences no result. Attention counts
-    positions with what is padded between them, a GRU and a CNN without.
+    where padding is not at the end; None means that nothing is padded. Padding influences no result. Attention and its
+    window count positions with what is padded between them, a GRU and a CNN without.
+
+    With `inputs="vectors"` it is given vectors in place of ids, (batch, positions, input_size); what is padded may hold
+    anything, NaN too.
 
     Linear layers start as Xavier's uniform draw with biases of zero, embeddings at a normal draw, of deviation 1/√d
     where they are scaled and 0.02 where not.
@@ -65,7 +69,12 @@ class Encoder(Pretrained):
         super().__init__()
         self.config = config
         d = config.num_hiddens
-        self.embedding = build_embedding(config)
+        self.embedding: nn.Embedding | nn.Linear
+        if config.inputs == "ids":
+            self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        else:
+            # no bias: of one-hot vectors it makes what a table makes of ids
+            self.embedding = nn.Linear(config.input_size, d, bias=False)
         self.type_embedding = nn.Embedding(config.num_types, d) if config.num_types else None
         attends = config.kind == "attention"
         self.position = encode_positions(config, 0.0) if attends else None
@@ -82,7 +91,8 @@ class Encoder(Pretrained):
         std = config.start_std or (None if config.scales_embedding else 0.02)
         self.apply(lambda module: start(module, std))
         # these start in their own way
-        start_embedding(self.embedding, std or d**-0.5)
+        if isinstance(self.embedding, nn.Linear):
+            start_vectors(self.embedding, std or d**-0.5)
         has_letters, has_grams = (config.num_characters > 0 and config.spelling in (x, "both") for x in SPELLINGS[:2])
         self.spelling = Spelling(config.num_characters, d) if has_letters else None
         self.grams = Grams(config.num_grams, d) if has_grams else None

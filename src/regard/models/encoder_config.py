@@ -105,11 +105,7 @@ class Config(ModelConfig):
     inputs: str = setting("ids", "what is read: ids of a vocabulary, or vectors", INPUTS, since=2)
     input_size: int = setting(0, "width of the vectors that are read; 0 for ids", least=0, since=2)
     window: int | tuple[int, int] | None = setting(
-        None,
-        "how far self-attention reaches: positions back and ahead, one number for both",
-        least=0,
-        most=MOST,
-        since=2,
+        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
     )
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard import weigh as weighers
 from regard.core import RegardError, Weigh, names
 from regard.layers.biases import AlibiBias, RelativeBias
+from regard.layers.inputs import check_rows
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
@@ -89,6 +90,20 @@ def start(module: nn.Module, std: float | None = None) -> None:
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def start_vectors(embedding: nn.Linear, std: float) -> None:
+    """Draw weights that make of vectors of variance one rows as large as those of a table of this deviation."""
+    nn.init.normal_(embedding.weight, std=std / embedding.in_features**0.5)
+
+
+def check_given(model: nn.Module, name: str, given: Tensor, embedding: nn.Module) -> None:
+    """Complain unless these are (batch, positions) of ids for a table, or vectors for a linear layer."""
+    if isinstance(embedding, nn.Embedding):
+        check_ids(type(model).__name__, name, given, embedding.num_embeddings)
+    elif isinstance(embedding, nn.Linear):
+        check_rows(model, given, name, "input_size", embedding.in_features)
 
 
 def check_ids(called: str, name: str, ids: Tensor, size: int, last: str = "the last of the vocabulary") -> None:

@@ -16,16 +16,17 @@ from regard.layers.cache import Cache
 from regard.layers.padding import clear_padding, find_valid
 from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
 from regard.models.config import POSITIONS
-from regard.models.inputs import build_embedding, check_given, start_embedding
 from regard.models.parts import (
     WEIGHS,
     bias_positions,
     build_attention,
     build_rotary,
     build_window,
+    check_given,
     describe,
     encode_positions,
     start,
+    start_vectors,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.transformer_config import PRESETS, Config
@@ -91,7 +92,8 @@ class Transformer(Pretrained):
 
     Linear layers start as Xavier's uniform draw with biases of zero, embeddings at a normal draw of deviation 1/√d;
     they are multiplied by √d when they are read. `source_lens` None means that no source is padded. Targets need no
-    lengths, since what is padded comes last.
+    lengths, since what is padded comes last. With `inputs="vectors"` a source is of vectors, (batch, positions,
+    input_size), and padding may hold anything.
     """
 
     model_type, config_class = "regard-transformer", Config
@@ -103,7 +105,12 @@ class Transformer(Pretrained):
         is_shared = config.target_vocab_size is None and config.ties_embeddings and config.inputs == "ids"
         target_size = config.target_vocab_size or config.vocab_size
         # None where another matrix serves: one parameter, saved under one name
-        self.embedding = build_embedding(config)
+        self.embedding: nn.Embedding | nn.Linear
+        if config.inputs == "ids":
+            self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        else:
+            # no bias: of one-hot vectors it makes what a table makes of ids
+            self.embedding = nn.Linear(config.input_size, d, bias=False)
         self.target_embedding = None if is_shared else nn.Embedding(target_size, d, config.pad_id)
         self.output = None if config.ties_embeddings else nn.Linear(d, target_size, bias=False)
         self.encoder_position, self.decoder_position = (
@@ -129,7 +136,8 @@ class Transformer(Pretrained):
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
         self.apply(start)
-        start_embedding(self.embedding, d**-0.5)
+        if isinstance(self.embedding, nn.Linear):
+            start_vectors(self.embedding, d**-0.5)
 
     def forward(
         self,
@@ -192,8 +200,8 @@ class Transformer(Pretrained):
         weight = embedding.weight if self.output is None else self.output.weight
         return functional.linear(self.decoder_norm(Y), weight)
 
-    def _embed(self, given: Tensor, embedding: nn.Module, position: nn.Module, offset: int) -> Tensor:
-        X = embedding(given) * self.config.num_hiddens**0.5
+    def _embed(self, ids: Tensor, embedding: nn.Module, position: nn.Module, offset: int) -> Tensor:
+        X = embedding(ids) * self.config.num_hiddens**0.5
         out: Tensor = position(X) if isinstance(position, nn.Dropout) else position(X, offset=offset)
         return out
 
