@@ -35,7 +35,7 @@ def setting(
     tuple. A count without `most` is the size of some weight: a folder whose weights are smaller is refused. A setting
     that came later, with the `since`th format of folders, must keep its default, which is what older folders mean.
     """
-    limits = {"names": tuple(names), "least": least, "most": most, "span": span, "since": since}
+    limits = {"names": names, "least": least, "most": most, "span": span, "since": since}
     return field(default=default, metadata={"help": help, **limits})
 
 
