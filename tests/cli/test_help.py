@@ -170,6 +170,33 @@ def test_a_run_needs_a_folder(complaint):
     assert "has no setting 'width' to change" in complaint("train", "tag", "--settings", "--set", "width=1")
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("tag --window 16,4", "[16,4]"), ("classify --window=0", "0"), ("pretrain --set window=[2,0]", "[2,0]"),
+        ("summarize --how rewrite --model transformer --window 3", "3"),
+        ("translate --model transformer --window 3 --set window=null", "null"),
+    ],
+)  # fmt: skip
+def test_attention_may_be_truncated(command, words, shown):
+    status, out, _ = command("train", *words.split(), "--settings")
+    (line,) = (line for line in out.splitlines() if line.startswith("window "))
+    assert (status, line.split()[1:3]) == (0, [">=0|[>=0,>=0]|null", shown])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("tag --window x", "--window must be a number, or two with a comma between, as 16 or 16,4, got 'x'"),
+        ("pretrain --window 1,2,3", "--window must be a number, or two with a comma between, as 16 or 16,4, got '1,2,"),
+        ("classify --model gru --window 4", "Config window is for kind='attention', got kind='gru': leave it out."),
+        ("translate --window 4", "bahdanau has no setting 'window' to change"),
+    ],
+)
+def test_what_cannot_be_truncated_says_so(complaint, words, said):
+    assert said in complaint("train", *words.split(), "--settings")
+
+
 PLACES = [(names, option) for names, option in OPTIONS if option.name in WRITES and option.metavar == "FILE"]
 ENDINGS = {"look": ".png", "picture": ".png", "save": ".safetensors", "out": ".html", "output": ".jsonl"}
 

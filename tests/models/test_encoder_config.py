@@ -39,7 +39,7 @@ def test_base_is_berts():
     [
         ({"vocab_size": "9"}, "Config vocab_size must be int, got '9'."),
         ({"labels": "AB"}, "Config labels must be tuple[str, ...], got 'AB'."),
-        ({"labels": ["A", 1]}, "Config labels must be texts, got 1."),
+        ({"labels": ["A", 1]}, "Config labels must be tuple[str, ...], got ('A', 1)."),
         ({"labels": ["A", "B", "A"]}, "Config labels must differ, got 'A' twice."),
         ({"head": "tags"}, "Config head='tags' needs labels, got none."),
         ({"head": "tag"}, "Config head must be one of 'none', 'tags', 'classes', 'words', got 'tag'."),

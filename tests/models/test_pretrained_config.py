@@ -58,7 +58,7 @@ CONFIG: dict[str, tuple[str, Breaking]] = {
     "NaN": (f"is not JSON (NaN is not JSON): {AGAIN}", entry(dropout=float("nan"))),
     "list": (f"is a list, not an object of keys: {AGAIN}", write("[1]")),
     "foreign": (
-        f"has the model_type 'marian': {LOADS}",
+        f"has the model_type 'marian': {LOADS[:-1]}; install the package of another.",
         write('{"model_type": "marian"}'),
     ),
     "bert": (
@@ -72,7 +72,7 @@ CONFIG: dict[str, tuple[str, Breaking]] = {
     "odd type": (
         f"has the model_type ['x']: {LOADS}", entry(model_type=["x"]),
     ),
-    "newer": ("has regard_format 2, this regard reads up to 1: install a newer regard.", entry(regard_format=2)),
+    "newer": ("has regard_format 3, this regard reads up to 2: install a newer regard.", entry(regard_format=3)),
     "no format": (f"has no regard_format that counts from 1, but None: {AGAIN}", entry(regard_format=...)),
     "true format": (f"has no regard_format that counts from 1, but True: {AGAIN}", entry(regard_format=True)),
     "dtype": (f"needs a dtype of float32, bfloat16, float16, float64, has 'int8': {AGAIN}", entry(dtype="int8")),
@@ -96,7 +96,9 @@ OF_TRANSFORMER: dict[str, tuple[str, Breaking]] = {
     "d % H": (
         "makes no model (Config num_hiddens=4 must be a multiple of num_heads=3): correct it.", entry(num_heads=3),
     ),
-    "huge max_len": ("has max_len=100000000000, too large for its weights: correct it.", entry(max_len=10**11)),
+    "huge max_len": (
+        "makes no model (Config max_len must be at most 1048576, got 100000000000): correct it.", entry(max_len=10**11),
+    ),
     "huge width": (
         "has num_hiddens=400, too large for its weights: correct it.", entry(num_hiddens=400, num_heads=400),
     ),
@@ -119,7 +121,7 @@ OF_SEQ2SEQ: dict[str, tuple[str, Breaking]] = {
         "makes no model (Config num_layers must be at least 1, got -1): correct it.", entry(num_layers=-1),
     ),
     "odd": (
-        "makes no model (Seq2SeqEncoder num_hiddens must be even where is_bidirectional, got 7): correct it.",
+        "makes no model (Config num_hiddens must be even for a GRU in both directions, got 7): correct it.",
         entry(is_bidirectional=True, num_hiddens=7),
     ),
 }  # fmt: skip

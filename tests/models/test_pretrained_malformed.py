@@ -181,4 +181,5 @@ def test_a_line_is_a_line():
         line = str(name_fault(path, cause, "restore it", detail))
         assert len(line) <= 200
         assert "config.json " in line
+        assert detail or "(" not in line
     assert str(name_fault(pathlib.Path("a\x1b[2Jb"), "is\nnot", "restore it")) == "a?[2Jb is?not: restore it."

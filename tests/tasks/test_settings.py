@@ -16,13 +16,14 @@ from regard.tasks.text.translate import build_model
 from regard.tasks.text.translate_job import Job
 
 # what the data decide, or another option
-DECIDED = {"vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "has_next"}
-SIZES = {"src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id"}
+DECIDED = {"vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "has_next", "inputs", "input_size"}
+SIZES = {"src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id", "inputs", "input_size"}
 JOBS = {
-    **{f"tag {name}": (TagJob, name, DECIDED | {"has_pooler"}) for name in ("attention", "gru", "cnn")},
+    "tag attention": (TagJob, "attention", DECIDED | {"has_pooler"}),
+    **{f"tag {name}": (TagJob, name, DECIDED | {"has_pooler", "window"}) for name in ("gru", "cnn")},
     "classify": (ClassifyJob, "attention", DECIDED),
-    "pretrain": (PretrainJob, "gru", DECIDED | {"has_pooler"}),
-    "summarize": (SummarizeJob, "cnn", DECIDED | {"has_pooler"}),
+    "pretrain": (PretrainJob, "gru", DECIDED | {"has_pooler", "window"}),
+    "summarize": (SummarizeJob, "cnn", DECIDED | {"has_pooler", "window"}),
     "bahdanau": (Job, "bahdanau", SIZES),
     "transformer": (Job, "transformer", SIZES),
     "rewrite": (RewriteJob, "transformer", SIZES),
@@ -42,14 +43,15 @@ def make(kind, model, changes):
 def list_tries(setting):
     """Values that are said to be possible: all names, or the least number and the one that is the default."""
     found = [setting.value]
-    if "|" in setting.values:
-        found += setting.values.split("|")
-    elif setting.values.startswith(">="):
-        found.append(int(setting.values[2:]))
-    else:
-        low, high = map(float, setting.values[1:-1].split(","))
-        found += [low if setting.values[0] == "[" else low + 1e-9, high - 1e-9]
-    return [{"true": True, "false": False}.get(value, value) for value in found]
+    for values in setting.values.split("|"):
+        if ">=" in values:
+            found.append(json.loads(values.replace(">=", "")))
+        elif "," in values:
+            low, high = map(float, values[1:-1].split(","))
+            found += [low if values[0] == "[" else low + 1e-9, high - 1e-9]
+        else:
+            found.append({"true": True, "false": False, "null": None}.get(values, values))
+    return found
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -108,12 +110,12 @@ def test_every_field_of_a_config_says_what_it_is():
 
 def test_a_start_decides_most(tmp_path):
     sizes = {"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "num_layers": 1}
-    trunk = PretrainJob.default(changes=sizes).build(LEXICON)
+    trunk = PretrainJob.default(changes={**sizes, "window": [3, 1]}).build(LEXICON)
     trunk.save_pretrained(tmp_path)
     LEXICON.save(tmp_path)
-    begun = TagJob.default(start=str(tmp_path))
+    begun = TagJob.default(start=str(tmp_path), changes={"window": [2, 0]})
     shown = {one.name: one.value for one in begun.list_settings()}
     assert sorted(shown) == ["attention_dropout", "dropout", "embed_dropout", "ffn_dropout", "max_len", "pooling",
-                             "start_std", "token_dropout", "word_dropout"]  # fmt: skip
+                             "start_std", "token_dropout", "window", "word_dropout"]  # fmt: skip
     for name, value in shown.items():
         TagJob.default(start=begun.start, changes={name: value}).build(LEXICON, ["x", "y"], trunk)

@@ -36,6 +36,12 @@ LAYERS = [
         "a call that is refused stays in the cache",
     ),
     Fault(
+        "layers/blocks.py",
+        "Window(before, 0)",
+        "Window(before, before)",
+        "in a window a decoder looks ahead",
+    ),
+    Fault(
         "layers/attention.py",
         "rate = dropout if self.training else 0.0",
         "rate = dropout",

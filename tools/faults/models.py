@@ -50,9 +50,27 @@ MODELS = [
     ),
     Fault(
         "models/encoder.py",
-        'valid_lens, terms["mask"] = None, valid[:, None, None]',
-        'valid_lens, terms["mask"] = None, mask[:, None, None]',
+        "valid_lens, seen = None, Allowed(valid[:, None, None])",
+        "valid_lens, seen = None, Allowed(mask[:, None, None])",
         "beside a mask lengths are forgotten",
+    ),
+    Fault(
+        "models/encoder.py",
+        "seen if self.window is None else self.window & seen",
+        "seen",
+        "beside a mask the window is forgotten",
+    ),
+    Fault(
+        TRANSFORMER,
+        "source = clear_padding(source, find_valid(self, source, source_lens))",
+        "pass",
+        "what is hidden in a source's padding reaches gradients",
+    ),
+    Fault(
+        PRETRAINED,
+        "getattr(config, x.name) != x.default",
+        "True",
+        "folders that earlier versions could read are said to be new",
     ),
     Fault(
         "models/encoder.py",

@@ -15,7 +15,7 @@ from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import check_rate, check_rows
 from regard.layers.multihead import MultiHeadAttention, SelfAttention
-from regard.mask import Causal
+from regard.mask import Causal, Window
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(functional, name) for name in names.ACTIVATIONS}
 
@@ -144,8 +144,9 @@ class DecoderBlock(nn.Module):
     >>> block(torch.ones(2, 10, 24), torch.ones(2, 100, 24), torch.tensor([3, 2])).shape
     torch.Size([2, 10, 24])
 
-    Position i sees positions up to i; `bias` is added to those scores. With `caches`, (Cache(), Cache(is_static=True)),
-    X holds the new positions alone: a step gives what the whole sequence would.
+    Position i sees positions up to i, with `before` at most so many back; `bias` is added to those scores. With
+    `caches`, (Cache(), Cache(is_static=True)), X holds the new positions alone: a step gives what the whole sequence
+    would.
     """
 
     def __init__(
@@ -174,27 +175,30 @@ class DecoderBlock(nn.Module):
         memory: Float[Tensor, "batch source_positions width"],
         memory_valid_lens: Tensor | None = None,
         *,
+        before: int | None = None,
         bias: Bias | Tensor | None = None,
         caches: tuple[Cache, Cache] | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         check_rows(self, X, "X", "num_hiddens", self.num_hiddens)
         check_rows(self, memory, "memory", "width", None)
         own, other = self._check_caches(caches)
-        Y = self.addnorm1(X, lambda x: self._look_back(x, own, bias))
+        Y = self.addnorm1(X, lambda x: self._look_back(x, own, before, bias))
         given = {} if other is None else {"cache": other}
         Z = self.addnorm2(Y, lambda y: _ask(self.attention2, y, memory, memory_valid_lens, **given))
         out: Tensor = self.addnorm3(Z, self.ffn)
         return out
 
-    def _look_back(self, x: Tensor, cache: Cache | None, bias: Bias | Tensor | None) -> Tensor:
+    def _look_back(self, x: Tensor, cache: Cache | None, before: int | None, bias: Bias | Tensor | None) -> Tensor:
         out: Tensor
+        past = Causal() if before is None else Window(before, 0)
         if isinstance(self.attention1, SelfAttention):
-            out = self.attention1(x, mask=Causal(), bias=bias, cache=cache)
+            out = self.attention1(x, mask=past, bias=bias, cache=cache)
         elif isinstance(self.attention1, MultiHeadAttention):
-            out = self.attention1(x, x, x, mask=Causal(), bias=bias, cache=cache)
-        elif bias is not None:
+            out = self.attention1(x, x, x, mask=past, bias=bias, cache=cache)
+        elif given := [name for name, term in (("bias", bias), ("before", before)) if term is not None]:
             raise RegardError(
-                f"DecoderBlock bias needs attention1 to be a MultiHeadAttention, got {type(self.attention1).__name__}."
+                f"DecoderBlock {given[0]} needs attention1 to be a MultiHeadAttention, got"
+                f" {type(self.attention1).__name__}."
             )
         else:
             # a length for each query says the same, and every layer knows it

@@ -18,7 +18,8 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
     called = type(layer).__name__
     if not isinstance(rows, Tensor):
         raise RegardError(f"{called} {name} must be a tensor, got {type(rows).__name__}.")
-    if rows.ndim != 3 or size not in (None, rows.shape[-1]):
+    # size by size, here and below: a compiler finds its sizes of any number in no tuple
+    if rows.ndim != 3 or (size is not None and rows.shape[-1] != size):
         wanted = size_name if size is None else f"{size_name}={size}"
         axis = "positions" if name == "X" else name
         raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
@@ -80,7 +81,7 @@ def check_lengths(called: str, valid_lens: Tensor, sizes: Sequence[int], device:
     batch, n, m = sizes
     if not isinstance(valid_lens, Tensor):
         raise RegardError(f"{called} valid_lens must be a tensor of integers, got {type(valid_lens).__name__}.")
-    if tuple(valid_lens.shape) not in ((batch,), (batch, n)):
+    if valid_lens.ndim not in (1, 2) or any(a != b for a, b in zip(valid_lens.shape, (batch, n), strict=False)):
         raise RegardError(
             f"{called} valid_lens must be (batch,)=({batch},) or (batch, queries)=({batch}, {n}),"
             f" got shape {tuple(valid_lens.shape)}."

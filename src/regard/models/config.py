@@ -1,67 +1,151 @@
-"""What the configs of models share: fields of known kinds and names, and the way back from JSON."""
+"""What the configs of models share: fields of known kinds and names, presets, and the way back from JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from regard.core import RegardError
 
 T = TypeVar("T")
 
-# what JSON may bring for a field of this type
-_KINDS: dict[str, Any] = {
-    "int": int, "int | None": (int, NoneType), "float": (int, float), "bool": bool, "str": str,
-    "tuple[str, ...]": tuple,
-}  # fmt: skip
-
-
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "alibi", "none")
+INPUTS = ("ids", "vectors")
+# what no model here is near, and where a setting alone would take all memory
+MOST = 2**20
 
 
-def setting(default: Any, help: str, names: Collection[str] = (), *, least: int = 1, span: str = "[0, 1)") -> Any:
+def setting(
+    default: Any, help: str, names: Collection[str] = (), *, least: int = 1, most: int | None = None,
+    span: str = "[0, 1)", since: int = 1,
+) -> Any:  # fmt: skip
     """A field of a config with what it is, in a line, and what it may be: one of `names`, a count, a number in `span`.
 
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Config:
+    >>> @dataclass(frozen=True)
+    ... class Config(ModelConfig):
     ...     num_layers: int = setting(4, "layers of the encoder")
     ...     position: str = setting("none", "positional encoding", ("rotary", "none"))
-    >>> [(x.name, list_values(x), x.metadata["help"]) for x in fields(Config)]
+    >>> kinds = get_type_hints(Config)
+    >>> [(x.name, list_values(x, kinds[x.name]), x.metadata["help"]) for x in fields(Config)]
     [('num_layers', '>=1', 'layers of the encoder'), ('position', 'rotary|none', 'positional encoding')]
+
+    Its type is int, float, bool, str or None, or a tuple or union of these; limits go for each number and name in a
+    tuple. A count without `most` is the size of some weight: a folder whose weights are smaller is refused. A setting
+    that came later, with the `since`th format of folders, must keep its default, which is what older folders mean.
     """
-    return field(default=default, metadata={"help": help, "names": names, "least": least, "span": span})
+    limits = {"names": names, "least": least, "most": most, "span": span, "since": since}
+    return field(default=default, metadata={"help": help, **limits})
 
 
-def list_values(of: Field[Any]) -> str:
-    """What a setting may be, without a space in it."""
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a model is made of, in numbers and names, so that JSON can hold it: a subclass has a `setting` for each.
+
+    >>> @dataclass(frozen=True)
+    ... class Config(ModelConfig):
+    ...     vocab_size: int = setting(MISSING, "tokens of the vocabulary")
+    ...     widths: tuple[int, ...] = setting((8,), "width of each layer")
+    ...     presets = {"small": {"widths": (16, 16)}}
+    >>> Config.preset("small", 9)
+    Config(vocab_size=9, widths=(16, 16))
+    >>> Config.from_dict({"vocab_size": 9, "widths": [4, 0]})
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: Config widths must be at least 1, got 0.
+    """
+
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = {}
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @classmethod
+    def preset(cls, name: str, *sizes: Any, **changes: Any) -> Self:
+        """One of `presets`, with changes; `sizes` are the first fields, in their order."""
+        if name not in cls.presets:
+            raise RegardError(f"Config preset must be one of {', '.join(map(repr, cls.presets))}, got {name!r}.")
+        given = dict(zip((one.name for one in fields(cls)), sizes, strict=False))
+        return make_config(cls, {**cls.presets[name], **given, **changes})
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """What `dataclasses.asdict` gave, as after a way through JSON."""
+        return make_config(cls, entries)
+
+
+def list_values(of: Field[Any], kind: Any) -> str:
+    """What a setting of this type may be, without a space in it.
+
+    >>> list_values(setting(None, "reach", least=0), int | tuple[int, int] | None)
+    '>=0|[>=0,>=0]|null'
+    """
     if of.metadata["names"]:
         return "|".join(of.metadata["names"])
-    kind = of.type if isinstance(of.type, str) else of.type.__name__
-    if kind == "float":
+    parts = get_args(kind)
+    if get_origin(kind) is tuple:
+        return f"[{','.join('...' if part is Ellipsis else list_values(of, part) for part in parts)}]"
+    if parts:
+        return "|".join(list_values(of, part) for part in parts)
+    if kind is float:
         return str(of.metadata["span"]).replace(" ", "")
-    return f">={of.metadata['least']}" if kind.startswith("int") else "true|false"
+    return {int: f">={of.metadata['least']}", bool: "true|false", str: "text", NoneType: "null"}[kind]
 
 
 def check_fields(config: Any) -> None:
-    """Complain unless each `setting` of a dataclass is of its kind and among what it may be."""
+    """Complain unless each `setting` of a dataclass is of its type and among what it may be."""
+    kinds = get_type_hints(type(config))
     for one in fields(config):
-        name, value, kind = one.name, getattr(config, one.name), str(one.type)
-        names, least, span = (one.metadata[key] for key in ("names", "least", "span"))
-        # True is an int to Python
-        if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
-            raise RegardError(f"Config {name} must be {kind}, got {value!r}.")
-        if names and value not in names:
-            raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
-        if kind == "float":
-            low, high = (float(x) for x in span[1:-1].split(","))
-            # a span may leave out its lower end; it never has its upper one
-            if not (low < value < high or (value == low and span.startswith("["))):
-                raise RegardError(f"Config {name} must lie in {span}, got {value}.")
-        if kind.startswith("int") and name != "pad_id" and value is not None and value < least:
-            raise RegardError(f"Config {name} must be at least {least}, got {value}.")
+        name, value, kind = one.name, getattr(config, one.name), kinds[one.name]
+        if not _is_of(value, kind):
+            called = kind.__name__ if isinstance(kind, type) else kind
+            raise RegardError(f"Config {name} must be {called}, got {value!r:.80}.")
+        for part in list_parts(value):
+            _check_part(name, part, float in list_parts(kind), one.metadata)
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    parts = get_args(kind)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[-1] is Ellipsis:
+            return all(_is_of(x, parts[0]) for x in value)
+        return len(value) == len(parts) and all(map(_is_of, value, parts))
+    if parts:
+        return any(_is_of(value, part) for part in parts)
+    # True is an int to Python
+    kinds = (int, float) if kind is float else kind
+    return isinstance(value, kinds) and (kind is bool or not isinstance(value, bool))
+
+
+def list_parts(of: Any) -> list[Any]:
+    """What stands in a tuple, and in tuples in it, or in a type.
+
+    >>> list_parts((1, (2, 3))), list_parts(tuple[float, ...] | None)[0], list_parts("ab")
+    ([1, 2, 3], <class 'float'>, ['ab'])
+    """
+    parts = of if isinstance(of, tuple) else get_args(of) or None
+    return [of] if parts is None else [x for part in parts for x in list_parts(part)]
+
+
+def _check_part(name: str, part: Any, is_float: bool, limits: Mapping[str, Any]) -> None:
+    """Complain of a number or a name that a setting may not be."""
+    names, least, most, span = (limits[key] for key in ("names", "least", "most", "span"))
+    if isinstance(part, str):
+        if names and part not in names:
+            raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {part!r}.")
+    elif part is None or isinstance(part, bool):
+        return
+    elif is_float:
+        low, high = (float(x) for x in span[1:-1].split(","))
+        # a span may leave out its lower end; it never has its upper one
+        if not (low < part < high or (part == low and span.startswith("["))):
+            raise RegardError(f"Config {name} must lie in {span}, got {part}.")
+    elif part < least:
+        raise RegardError(f"Config {name} must be at least {least}, got {part}.")
+    elif most is not None and part > most:
+        raise RegardError(f"Config {name} must be at most {most}, got {part}.")
 
 
 def check_heads(num_hiddens: int, num_heads: int) -> None:
@@ -70,11 +154,26 @@ def check_heads(num_hiddens: int, num_heads: int) -> None:
         raise RegardError(f"Config num_hiddens={num_hiddens} must be a multiple of num_heads={num_heads}.")
 
 
-def take_preset(name: str, presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The entries of one of the presets."""
-    if name not in presets:
-        raise RegardError(f"Config preset must be one of {', '.join(map(repr, presets))}, got {name!r}.")
-    return presets[name]
+def check_directions(num_hiddens: int, is_bidirectional: bool) -> None:
+    """Complain unless both directions of a GRU have as many of the hidden units."""
+    if is_bidirectional and num_hiddens % 2:
+        raise RegardError(f"Config num_hiddens must be even for a GRU in both directions, got {num_hiddens}.")
+
+
+def check_inputs(config: Any, of_ids: Mapping[str, Any]) -> None:
+    """Complain of a config whose `inputs` are of one kind and whose settings are for the other.
+
+    `of_ids` are settings that only ids have, each with what it is where there are none.
+    """
+    size, others = ("vocab_size", {"input_size": 0}) if config.inputs == "ids" else ("input_size", of_ids)
+    for name, unset in others.items():
+        if getattr(config, name) != unset:
+            cause = f"{name}={getattr(config, name)!r:.40} has no meaning where inputs={config.inputs!r}"
+            raise RegardError(f"Config {cause}: leave it out, or take other inputs.")
+    if getattr(config, size) < 1:
+        raise RegardError(
+            f"Config {size} must be at least 1 where inputs={config.inputs!r}, got {getattr(config, size)}."
+        )
 
 
 def make_config(kind: type[T], entries: Mapping[str, Any]) -> T:
@@ -87,4 +186,8 @@ def make_config(kind: type[T], entries: Mapping[str, Any]) -> T:
     for one in settings:
         if one.default is MISSING and one.name not in entries:
             raise RegardError(f"Config needs {one.name!r}, got {', '.join(entries) or 'nothing'}.")
-    return kind(**{name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()})
+    return kind(**{name: _as_tuple(x) for name, x in entries.items()})
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(_as_tuple(x) for x in value) if isinstance(value, list | tuple) else value

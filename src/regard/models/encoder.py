@@ -5,7 +5,7 @@ Its Transformer is https://arxiv.org/abs/1706.03762, its heads those of https://
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,9 +20,20 @@ from regard.layers.padding import clear_padding, find_valid
 from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
+from regard.mask import Allowed
 from regard.mask.integer import vouch
 from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
-from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
+from regard.models.parts import (
+    bias_positions,
+    build_attention,
+    build_rotary,
+    build_window,
+    check_given,
+    check_ids,
+    encode_positions,
+    start,
+    start_vectors,
+)
 from regard.models.pretrained import Pretrained
 from regard.models.word_head import WordHead
 
@@ -41,8 +52,11 @@ class Encoder(Pretrained):
     torch.Size([2, 4, 3])
 
     Which positions are of a sequence is said by `valid_lens` (batch,), or by `mask` (batch, positions), True = a token,
-    where padding is not at the end; None means that nothing is padded. Padding influences no result. Attention counts
-    positions with what is padded between them, a GRU and a CNN without.
+    where padding is not at the end; None means that nothing is padded. Padding influences no result. Attention and its
+    window count positions with what is padded between them, a GRU and a CNN without.
+
+    With `inputs="vectors"` it is given vectors in place of ids, (batch, positions, input_size); what is padded may hold
+    anything, NaN too.
 
     Linear layers start as Xavier's uniform draw with biases of zero, embeddings at a normal draw, of deviation 1/√d
     where they are scaled and 0.02 where not.
@@ -55,13 +69,19 @@ class Encoder(Pretrained):
         super().__init__()
         self.config = config
         d = config.num_hiddens
-        self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        self.embedding: nn.Embedding | nn.Linear
+        if config.inputs == "ids":
+            self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        else:
+            # no bias: of one-hot vectors it makes what a table makes of ids
+            self.embedding = nn.Linear(config.input_size, d, bias=False)
         self.type_embedding = nn.Embedding(config.num_types, d) if config.num_types else None
         attends = config.kind == "attention"
         self.position = encode_positions(config, 0.0) if attends else None
         self.embed_norm = nn.LayerNorm(d) if config.has_embed_norm else nn.Identity()
         self.embed_dropout, self.dropout = nn.Dropout(config.embed_dropout), nn.Dropout(config.dropout)
         self.bias = bias_positions(config, True) if attends else None
+        self.window = build_window(config)
         self.layers = nn.ModuleList(_build_layers(config))
         self.norm = nn.LayerNorm(d) if config.norm_first and config.kind != "gru" else nn.Identity()
         self.output = nn.Linear(d, len(config.labels)) if config.head in ("tags", "classes") else None
@@ -71,6 +91,8 @@ class Encoder(Pretrained):
         std = config.start_std or (None if config.scales_embedding else 0.02)
         self.apply(lambda module: start(module, std))
         # these start in their own way
+        if isinstance(self.embedding, nn.Linear):
+            start_vectors(self.embedding, std or d**-0.5)
         has_letters, has_grams = (config.num_characters > 0 and config.spelling in (x, "both") for x in SPELLINGS[:2])
         self.spelling = Spelling(config.num_characters, d) if has_letters else None
         self.grams = Grams(config.num_grams, d) if has_grams else None
@@ -86,14 +108,9 @@ class Encoder(Pretrained):
                 # blocks have one rate for both places
                 module.dropout.p = config.ffn_dropout
 
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        """The same as calling the class."""
-        return cls(config)
-
     def forward(
         self,
-        ids: Int[Tensor, "batch positions"],
+        ids: Int[Tensor, "batch positions"] | Float[Tensor, "batch positions input_size"],
         valid_lens: Tensor | None = None,
         *,
         spelling: Int[Tensor, "batch positions letters"] | None = None,
@@ -106,7 +123,7 @@ class Encoder(Pretrained):
 
     def encode(
         self,
-        ids: Int[Tensor, "batch positions"],
+        ids: Int[Tensor, "batch positions"] | Float[Tensor, "batch positions input_size"],
         valid_lens: Tensor | None = None,
         *,
         spelling: Int[Tensor, "batch positions letters"] | None = None,
@@ -114,7 +131,7 @@ class Encoder(Pretrained):
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         """Hidden states; rows of padding are zeros. `types` None means all are of type 0."""
-        check_ids("Encoder", "ids", ids, self.config.vocab_size)
+        check_given(self, self.config.inputs, ids, self.embedding)
         # all layers ask for the same lengths
         vouch(valid_lens, 0, ids.shape[1])
         valid = find_valid(self, ids, valid_lens, mask)
@@ -122,8 +139,11 @@ class Encoder(Pretrained):
         if self.config.kind != "attention":
             return self._walk(X, valid_lens, mask, valid)
         terms: dict[str, Any] = {} if self.bias is None else {"bias": self.bias()}
+        if self.window is not None:
+            terms["mask"] = self.window
         if mask is not None and valid is not None:
-            valid_lens, terms["mask"] = None, valid[:, None, None]
+            valid_lens, seen = None, Allowed(valid[:, None, None])
+            terms["mask"] = seen if self.window is None else self.window & seen
         for block in self.layers:
             X = block(X, valid_lens, **terms)
         return clear_padding(self.norm(X), valid)
@@ -202,7 +222,10 @@ class Encoder(Pretrained):
             self._check_shape("spelling", spelling, ids)
             # not to sum, in gradients, what stands behind the end in an order of its own
             spelling = clear_padding(spelling, valid)
-        if self.training:
+        if config.inputs == "vectors":
+            # whatever stands in padding would reach the gradient of the layer
+            ids = clear_padding(ids, valid)
+        elif self.training:
             ids, spelling = self._hide(ids, spelling)
         X: Tensor = self.embedding(ids)
         if config.scales_embedding:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from regard.core import RegardError
 from regard.core.names import ACTIVATIONS
-from regard.models.config import POSITIONS, check_fields, check_heads, make_config, setting, take_preset
+from regard.models.config import (
+    INPUTS,
+    MOST,
+    POSITIONS,
+    ModelConfig,
+    check_directions,
+    check_heads,
+    check_inputs,
+    setting,
+)
 from regard.score import SCORES
 from regard.weigh import WEIGHS
 
@@ -34,12 +43,17 @@ EXTRAS, SPELLED = ("num_characters", "num_types"), ("spelling", "num_grams")
 TRUNK = (
     "kind", "vocab_size", "num_hiddens", "ffn_num_hiddens", "num_heads", "num_layers", "kernel_size",
     "is_bidirectional", "norm_first", "norm_eps", "has_embed_norm", "scales_embedding", "position", "score", "weigh",
-    "activation", "pad_id", *EXTRAS, *SPELLED,
+    "activation", "pad_id", "inputs", "input_size", *EXTRAS, *SPELLED,
 )  # fmt: skip
+# what only ids have, and what it is where there are none
+OF_IDS: dict[str, Any] = {
+    "vocab_size": 0, "num_characters": 0, "num_types": 0, "word_dropout": 0, "token_dropout": 0, "has_next": False,
+    "pad_id": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ModelConfig):
     """What an `Encoder` is made of, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716, head="tags", labels=("NOUN", "VERB")).num_hiddens
@@ -48,10 +62,11 @@ class Config:
     A GRU and a "cnn" know of order by themselves: `position` is of attention alone, as are its `score`, `weigh`,
     `num_heads`, `ffn_num_hiddens` and their dropouts. `word_dropout` is of words, ids above 3, and `token_dropout` of
     words with their letters; <unk> is id 3, <mask> the last. `head` says what `forward` gives: "tags" a label of
-    `labels` for each word, "classes" one for the sequence, "words" the words themselves, "none" hidden states.
+    `labels` for each word, "classes" one for the sequence, "words" the words themselves, "none" hidden states. Vectors
+    are embedded by a linear layer: `input_size` stands for `vocab_size` then.
     """
 
-    vocab_size: int = setting(MISSING, "tokens of the vocabulary")
+    vocab_size: int = setting(0, "tokens of the vocabulary; 0 where inputs are vectors", least=0)
     labels: tuple[str, ...] = setting((), "the labels to predict, in order")
     head: str = setting("none", "what is predicted: a label a word, one a text, masked words, or nothing", HEADS)
     kind: str = setting("attention", "what mixes positions: self-attention, a GRU or convolutions", KINDS)
@@ -61,7 +76,7 @@ class Config:
     num_layers: int = setting(4, "number of layers")
     num_characters: int = setting(0, "characters that words are also read by; 0 for none", least=0)
     spelling: str = setting("both", "how a word's characters are read: by a CNN, by hashed n-grams, or both", SPELLINGS)
-    num_grams: int = setting(20_000, "hash buckets for character n-grams", least=2)
+    num_grams: int = setting(20_000, "hash buckets for character n-grams", least=2, most=MOST)
     kernel_size: int = setting(3, "kernel size of the convolutions, odd; cnn only")
     is_bidirectional: bool = setting(True, "whether the GRU reads both ways, num_hiddens / 2 units each; gru only")
     dropout: float = setting(0.1, "dropout after each sublayer and before the output layer")
@@ -78,7 +93,7 @@ class Config:
         0.0, "standard deviation of the initial embeddings; 0 is 1 / sqrt(num_hiddens)", span="[0, 10)"
     )
     position: str = setting("sinusoidal", "positional encoding; attention only", POSITIONS)
-    max_len: int = setting(512, "maximum number of positions; a limit only where position=learned")
+    max_len: int = setting(512, "maximum number of positions; a limit only where position=learned", most=MOST)
     num_types: int = setting(0, "token types (segments), as in BERT; 0 for none", least=0)
     score: str = setting("dot", "attention score of a query and a key; attention only", SCORES)
     weigh: str = setting("softmax", "how attention scores become weights; attention only", WEIGHS)
@@ -88,17 +103,29 @@ class Config:
     )
     has_pooler: bool = setting(False, "BERT's pooler, a dense layer with tanh, after the pooling")
     has_next: bool = setting(False, "a head for next-sentence prediction")
-    pad_id: int = setting(0, "id of the padding token")
+    pad_id: int = setting(0, "id of the padding token", least=0)
+    inputs: str = setting("ids", "what is read: ids of a vocabulary, or vectors", INPUTS, since=2)
+    input_size: int = setting(0, "width of the vectors that are read; 0 for ids", least=0, since=2)
+    window: int | tuple[int, int] | None = setting(
+        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
+    )
+
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
+        check_inputs(self, OF_IDS)
         if self.kind == "attention":
             check_heads(self.num_hiddens, self.num_heads)
-        if self.kind == "gru" and self.is_bidirectional and self.num_hiddens % 2:
-            raise RegardError(f"Config num_hiddens must be even for a GRU in both directions, got {self.num_hiddens}.")
+        elif self.window is not None:
+            raise RegardError(f"Config window is for kind='attention', got kind={self.kind!r}: leave it out.")
+        if self.kind == "gru":
+            check_directions(self.num_hiddens, self.is_bidirectional)
         if self.kernel_size % 2 == 0:
             raise RegardError(f"Config kernel_size must be odd, got {self.kernel_size}.")
-        if not 0 <= self.pad_id < self.vocab_size:
+        if self.inputs == "vectors" and self.head == "words":
+            raise RegardError("Config head='words' guesses ids, and inputs='vectors' have none: take another head.")
+        if self.inputs == "ids" and self.pad_id >= self.vocab_size:
             raise RegardError(
                 f"Config pad_id must lie in the vocabulary, 0 to {self.vocab_size - 1}, got {self.pad_id}."
             )
@@ -107,24 +134,11 @@ class Config:
                 raise RegardError(
                     f"Config {name} needs <unk>, id {UNK}, in the vocabulary, got {self.vocab_size} words."
                 )
-        for label in self.labels:
-            if not isinstance(label, str):
-                raise RegardError(f"Config labels must be texts, got {label!r:.40}.")
         if len(set(self.labels)) < len(self.labels):
             twice = next(x for x in self.labels if self.labels.count(x) > 1)
             raise RegardError(f"Config labels must differ, got {twice!r:.40} twice.")
         if self.head in ("tags", "classes") and not self.labels:
             raise RegardError(f"Config head={self.head!r} needs labels, got none.")
-
-    @classmethod
-    def preset(cls, name: str, vocab_size: int, **changes: Any) -> Self:
-        """One of `PRESETS`, with changes."""
-        return cls.from_dict({**take_preset(name, PRESETS), "vocab_size": vocab_size, **changes})
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` gave, as after a way through JSON."""
-        return make_config(cls, entries)
 
     @property
     def needs_pooling(self) -> bool:

@@ -34,7 +34,7 @@ def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> Re
     most = max(room - (24 if detail else 0), 20)
     name = name if len(name) <= most else f"…{name[1 - most :]}"
     room -= len(name) + len(" ()")
-    detail = detail if len(detail) <= room else f"{detail[: room - 1]}…"
+    detail = detail if len(detail) <= max(room, 0) else f"{detail[: room - 1]}…"
     line = f"{name} {cause} ({detail}): {fix}." if detail else f"{name} {cause}: {fix}."
     # names and texts out of files may hold line ends and codes that a terminal obeys
     return RegardError("".join(x if x.isprintable() else "?" for x in line[:MOST_CHARACTERS]))

@@ -7,16 +7,20 @@ import pathlib
 from typing import Any
 
 from regard.models.files import check_folder, name_fault, open_file, read_object
+from regard.plugins import find_plugins
 
-# raise this when a config gains a field, and say here what files without it mean
-FORMAT = 1
+# raise this when a config gains a field, and give that to the field as `since`: files without it mean its default.
+# 2: inputs, input_size and window. A file says the least format that has all its fields, and leaves out later ones that
+# have their defaults, so that earlier versions read what they can.
+FORMAT = 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # before the name of a folder of Hugging Face's
 PREFIX = "hf:"
+# the class of each model_type; those of other packages are entry points `regard.models`
 MODELS = {
-    "regard-encoder": ("encoder", "Encoder"),
-    "regard-seq2seq": ("seq2seq", "Seq2Seq"),
-    "regard-transformer": ("transformer", "Transformer"),
+    "regard-encoder": "regard.models.encoder:Encoder",
+    "regard-seq2seq": "regard.models.seq2seq:Seq2Seq",
+    "regard-transformer": "regard.models.transformer:Transformer",
 }
 # dtypes as config.json and as safetensors name them
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64"}
@@ -27,6 +31,17 @@ RESTORE = "restore it, or save the model again"
 Folder = str | os.PathLike[str]
 
 
+def find_model(model_type: Any) -> str | None:
+    """The class of a model as "module:Class", regard's own or one that an installed package declares.
+
+    >>> find_model("regard-encoder"), find_model("bert")
+    ('regard.models.encoder:Encoder', None)
+    """
+    if not isinstance(model_type, str):
+        return None
+    return MODELS.get(model_type) or find_plugins("models").get(model_type)
+
+
 def read_config(folder: Folder) -> dict[str, Any]:
     """What config.json in a local folder says; what the task wrote is its "training"."""
     place = pathlib.Path(folder)
@@ -35,11 +50,13 @@ def read_config(folder: Folder) -> dict[str, Any]:
     fix = "name a folder that a run or save_pretrained wrote"
     with open_file(file, fix) as opened:
         entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
-    if entries.get("model_type") not in [*MODELS]:
-        found = f"model_type {entries.get('model_type')!r:.40}"
-        if entries.get("model_type") == "bert" or "transformers_version" in entries:
+    kind = entries.get("model_type")
+    if find_model(kind) is None:
+        found, known = f"model_type {kind!r:.40}", f"regard loads {', '.join({**MODELS, **find_plugins('models')})}"
+        if kind == "bert" or "transformers_version" in entries:
             raise name_fault(file, f"has the {found}, a folder of Hugging Face's", "write hf:FOLDER")
-        raise name_fault(file, f"has the {found}", f"regard loads {', '.join(MODELS)}")
+        known += "; install the package of another" if isinstance(kind, str) else ""
+        raise name_fault(file, f"has the {found}", known)
     number = entries.get("regard_format")
     if type(number) is not int or number < 1:
         raise name_fault(file, f"has no regard_format that counts from 1, but {number!r:.40}", RESTORE)

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.layers.biases import AlibiBias, RelativeBias
+from regard.layers.inputs import check_rows
 from regard.layers.multihead import MultiHeadAttention
 from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
+from regard.mask import Window
 from regard.mask.integer import misfit_integers
 from regard.weigh import WEIGHS
 
@@ -33,6 +35,8 @@ class Attending(Protocol):
     def score(self) -> str: ...
     @property
     def weigh(self) -> str: ...
+    @property
+    def window(self) -> int | tuple[int, int] | None: ...
 
 
 def build_attention(config: Attending, bias: bool, position: Rotary | None = None) -> MultiHeadAttention:
@@ -64,6 +68,13 @@ def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBi
     return AlibiBias(config.num_heads) if config.position == "alibi" else None
 
 
+def build_window(config: Attending) -> Window | None:
+    """What each position sees of its neighbours, if not all of them."""
+    if config.window is None:
+        return None
+    return Window(*(config.window if isinstance(config.window, tuple) else (config.window, config.window)))
+
+
 @torch.no_grad()
 def start(module: nn.Module, std: float | None = None) -> None:
     """Draw a module's own weights: Xavier's uniform draw with biases of zero, embeddings of deviation `std` or 1/√d."""
@@ -77,6 +88,20 @@ def start(module: nn.Module, std: float | None = None) -> None:
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def start_vectors(embedding: nn.Linear, std: float) -> None:
+    """Draw weights that make of vectors of variance one rows as large as those of a table of this deviation."""
+    nn.init.normal_(embedding.weight, std=std / embedding.in_features**0.5)
+
+
+def check_given(model: nn.Module, name: str, given: Tensor, embedding: nn.Module) -> None:
+    """Complain unless these are (batch, positions) of ids for a table, or vectors for a linear layer."""
+    if isinstance(embedding, nn.Embedding):
+        check_ids(type(model).__name__, name, given, embedding.num_embeddings)
+    elif isinstance(embedding, nn.Linear):
+        check_rows(model, given, name, "input_size", embedding.in_features)
 
 
 def check_ids(called: str, name: str, ids: Tensor, size: int, last: str = "the last of the vocabulary") -> None:

@@ -7,12 +7,12 @@ it leads to must be a file that passes the same checks.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import pathlib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, overload
 
 import torch
@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core import RegardError
 from regard.core.files import write_whole
+from regard.models.config import list_parts, make_config
 from regard.models.files import (
     import_safetensors,
     name_fault,
@@ -33,20 +34,20 @@ from regard.models.files import (
 from regard.models.layout import (
     CONFIG,
     DTYPES,
-    FORMAT,
-    MODELS,
     MOST_CONFIG_BYTES,
     RESTORE,
     WEIGHTS,
     Folder,
+    find_model,
     read_config,
 )
+from regard.plugins import load
 
 DRAWS = (Tensor.normal_, Tensor.uniform_)
 # beside the fields of the model's own Config
 _KEYS = ("model_type", "architectures", "regard_version", "regard_format", "dtype", "training")
-# far above what any model here needs, far below what hurts; tables of positions are made when first asked for
-MOST_HEADER_BYTES, MOST_POSITIONS = 2**23, 2**20
+# far above what any model here needs, far below what hurts
+MOST_HEADER_BYTES = 2**23
 
 Model = TypeVar("Model", bound="Pretrained")
 
@@ -62,7 +63,8 @@ class Pretrained(nn.Module):
     ...     Transformer.from_pretrained(folder).config == model.config
     True
 
-    A class that inherits has a `config`, a dataclass that JSON can hold, and makes itself of one by `from_config`.
+    A class that inherits keeps what it is made of as `config`, a dataclass of settings (`ModelConfig`), and has a
+    `model_type` of its own, by which folders are found again: see `regard.models.layout`.
     """
 
     model_type: ClassVar[str]
@@ -71,7 +73,7 @@ class Pretrained(nn.Module):
     @classmethod
     def from_config(cls, config: Any) -> Self:
         """A new model, its weights drawn at random."""
-        raise NotImplementedError
+        return cls(config)
 
     def save_pretrained(self, folder: Folder, training: Mapping[str, Any] | None = None) -> None:
         """Write the model, and what a task wants to know of it later as "training" in config.json.
@@ -81,6 +83,11 @@ class Pretrained(nn.Module):
         called, config, place = type(self).__name__, getattr(self, "config", None), pathlib.Path(folder)
         if config is None:
             raise RegardError(f"{called} has no config, without which it cannot be loaded: make it by from_config.")
+        if find_model(self.model_type) is None:
+            raise RegardError(
+                f"{called} could not be loaded, since no installed package declares its model_type {self.model_type!r}:"
+                " add it to the entry points regard.models of yours."
+            )
         # a copy each: the matrices of a GRU share their memory on a GPU, which safetensors refuses
         tensors = {
             name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in self.state_dict().items()
@@ -91,7 +98,7 @@ class Pretrained(nn.Module):
         found = {name: (_name_dtype(x), list(x.shape)) for name, x in tensors.items()}
         if why := misfit_tensors(_outline(type(self), config, dtype), found):
             raise RegardError(f"{called} is not what its config says, and could not be loaded: {why}.")
-        text = _write_config(self, asdict(config), dtype, training)
+        text = _write_config(self, config, dtype, training)
         raw = write_tensors(tensors, {"format": "pt"})
         try:
             if not _is_same_model(place, json.loads(text)):
@@ -110,7 +117,7 @@ class Pretrained(nn.Module):
         place, entries = pathlib.Path(folder), read_config(folder)
         kind = entries["model_type"]
         if kind != cls.model_type:
-            raise _refuse_kind(place, MODELS[kind][1], cls.__name__)
+            raise _refuse_kind(place, _name_class(kind), cls.__name__)
         config = _make_config(cls, place / CONFIG, entries)
         file = place / WEIGHTS
         with open_file(file, "regard reads one file of this name, no shards and no pickles") as opened:
@@ -161,12 +168,30 @@ def load_pretrained(
     folder: Folder, device: str | torch.device = "cpu", *, kinds: tuple[type[Pretrained], ...] = ()
 ) -> Pretrained:
     """The model in a local folder, of the class that its config.json names, which is one of `kinds` where given."""
-    entry = read_config(folder)["model_type"]
-    room, name = MODELS[entry]
-    if kinds and entry not in [x.model_type for x in kinds]:
-        raise _refuse_kind(pathlib.Path(folder), name, *(x.__name__ for x in kinds))
-    kind: type[Pretrained] = getattr(importlib.import_module(f"regard.models.{room}"), name)
-    return kind.from_pretrained(folder, device)
+    name = read_config(folder)["model_type"]
+    if kinds and name not in [x.model_type for x in kinds]:
+        raise _refuse_kind(pathlib.Path(folder), _name_class(name), *(x.__name__ for x in kinds))
+    return _load_class(name).from_pretrained(folder, device)
+
+
+@cache
+def _load_class(model_type: str) -> type[Pretrained]:
+    """The class of a model that is known; that of another package must be what it says."""
+    reference = find_model(model_type)
+    assert reference is not None, "read_config asked before"
+    try:
+        found = load(reference)
+        is_one = isinstance(found, type) and issubclass(found, Pretrained) and found.model_type == model_type
+        cause = "" if is_one else f"is {found!r:.60}"
+    except (ImportError, AttributeError, ValueError) as error:
+        cause = f"cannot be imported: {tell(error)[:60]}"
+    if cause:
+        raise RegardError(
+            f"entry point regard.models {model_type}={reference} must be a Pretrained of that model_type, and {cause};"
+            " mend or remove the package that declares it."
+        )
+    kind: type[Pretrained] = found
+    return kind
 
 
 def misfit_tensors(model: nn.Module, found: Mapping[str, tuple[Any, Any]]) -> str | None:
@@ -208,16 +233,29 @@ def _outline(kind: type[Model], config: Any, dtype: str) -> Model:
         return kind.from_config(config).to(getattr(torch, dtype))
 
 
-def _write_config(model: Pretrained, sizes: dict[str, Any], dtype: str, training: Mapping[str, Any] | None) -> str:
+def _name_class(model_type: str) -> str:
+    """The class of a model that is known."""
+    return str(find_model(model_type)).rpartition(":")[2]
+
+
+def _find_since(field: Field[Any]) -> int:
+    """The format of folders that a setting came with."""
+    since: int = field.metadata.get("since", 1)
+    return since
+
+
+def _write_config(model: Pretrained, config: Any, dtype: str, training: Mapping[str, Any] | None) -> str:
     from regard import __version__
 
+    written = [x for x in fields(config) if _find_since(x) == 1 or getattr(config, x.name) != x.default]
+    values = asdict(config)
     entries = {
         "model_type": model.model_type,
-        "architectures": [MODELS[model.model_type][1]],
+        "architectures": [_name_class(model.model_type)],
         "regard_version": __version__,
-        "regard_format": FORMAT,
+        "regard_format": max(1, *map(_find_since, written)),
         "dtype": dtype,
-        **sizes,
+        **{x.name: values[x.name] for x in written},
         "training": dict(training or {}),
     }
     try:
@@ -240,16 +278,16 @@ def _is_same_model(place: pathlib.Path, entries: Mapping[str, Any]) -> bool:
 
 
 def _make_config(kind: type[Pretrained], file: pathlib.Path, entries: Mapping[str, Any]) -> Any:
-    known = [field.name for field in fields(kind.config_class)]
+    known = {field.name: field for field in fields(kind.config_class)}
     for name in entries:
         if name not in (*_KEYS, *known):
             raise name_fault(file, f"has the key {name!r:.60}, which no {kind.__name__} of regard has", "take it out")
-    for name in known:
-        # a default in its place could make another model of the same shapes
-        if name not in entries:
+    for name, field in known.items():
+        # a default in its place could make another model of the same shapes, unless that is what its absence means
+        if name not in entries and _find_since(field) == 1:
             raise name_fault(file, f"has no {name}", RESTORE)
     try:
-        return kind.config_class.from_dict({name: entries[name] for name in known})
+        return make_config(kind.config_class, {name: x for name, x in entries.items() if name in known})
     except RegardError as error:
         raise name_fault(file, "makes no model", "correct it", tell(error)) from None
 
@@ -262,9 +300,12 @@ def _refuse_kind(place: pathlib.Path, name: str, *wanted: str) -> RegardError:
 
 def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:
     """Numbers beyond what the weights can be of would take forever, or all memory, before anyone saw that."""
-    # rows that only some models have may stand in any config
-    limits = {"num_hiddens": math.isqrt(num_bytes), "max_len": MOST_POSITIONS, "num_grams": MOST_POSITIONS}
-    for name, value in asdict(config).items():
+    for field in fields(config):
+        name, limits = field.name, {"num_hiddens": math.isqrt(num_bytes)}
+        # what has a limit of its own is no size, or one of rows that only some models have
+        if field.metadata.get("most") is not None:
+            continue
         most = count if name.endswith("layers") else limits.get(name, num_bytes)
-        if type(value) is int and value > most:
-            raise name_fault(file, f"has {name}={str(value)[:20]}, too large for its weights", "correct it")
+        for value in list_parts(getattr(config, name)):
+            if type(value) is int and value > most:
+                raise name_fault(file, f"has {name}={str(value)[:20]}, too large for its weights", "correct it")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
-from regard.models.config import check_fields, make_config, setting, take_preset
+from regard.models.config import ModelConfig, check_directions, setting
 from regard.score import SCORES
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -18,7 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ModelConfig):
     """All that makes a `Seq2Seq` but its weights; `dataclasses.asdict` of it is JSON.
 
     >>> Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60).num_hiddens
@@ -35,16 +35,8 @@ class Config:
     is_bidirectional: bool = setting(False, "whether the encoder reads both ways, num_hiddens / 2 units each")
     attention: str = setting("additive", "attention score of the decoder's state and the source", SCORES)
 
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS
+
     def __post_init__(self) -> None:
-        check_fields(self)
-
-    @classmethod
-    def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> Self:
-        """The preset of that name, "tiny", "small" or "base", with whatever is to differ from it."""
-        sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
-        return cls.from_dict({**take_preset(name, PRESETS), **sizes, **changes})
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` gave, as after a way through JSON."""
-        return make_config(cls, entries)
+        super().__post_init__()
+        check_directions(self.num_hiddens, self.is_bidirectional)

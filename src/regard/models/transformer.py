@@ -13,16 +13,19 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.layers.blocks import DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
+from regard.layers.padding import clear_padding, find_valid
 from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
 from regard.models.config import POSITIONS
 from regard.models.parts import (
     bias_positions,
     build_attention,
     build_rotary,
-    check_ids,
+    build_window,
+    check_given,
     describe,
     encode_positions,
     start,
+    start_vectors,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.transformer_config import PRESETS, Config
@@ -88,7 +91,8 @@ class Transformer(Pretrained):
 
     Linear layers start as Xavier's uniform draw with biases of zero, embeddings at a normal draw of deviation 1/√d;
     they are multiplied by √d when they are read. `source_lens` None means that no source is padded. Targets need no
-    lengths, since what is padded comes last.
+    lengths, since what is padded comes last. With `inputs="vectors"` a source is of vectors, (batch, positions,
+    input_size), and padding may hold anything.
     """
 
     model_type, config_class = "regard-transformer", Config
@@ -97,10 +101,15 @@ class Transformer(Pretrained):
         super().__init__()
         self.config = config
         d = config.num_hiddens
-        is_shared = config.target_vocab_size is None and config.ties_embeddings
+        is_shared = config.target_vocab_size is None and config.ties_embeddings and config.inputs == "ids"
         target_size = config.target_vocab_size or config.vocab_size
         # None where another matrix serves: one parameter, saved under one name
-        self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        self.embedding: nn.Embedding | nn.Linear
+        if config.inputs == "ids":
+            self.embedding = nn.Embedding(config.vocab_size, d, config.pad_id)
+        else:
+            # no bias: of one-hot vectors it makes what a table makes of ids
+            self.embedding = nn.Linear(config.input_size, d, bias=False)
         self.target_embedding = None if is_shared else nn.Embedding(target_size, d, config.pad_id)
         self.output = None if config.ties_embeddings else nn.Linear(d, target_size, bias=False)
         self.encoder_position, self.decoder_position = (
@@ -108,6 +117,7 @@ class Transformer(Pretrained):
         )
         rotary = build_rotary(config)
         self.encoder_bias, self.decoder_bias = bias_positions(config, True), bias_positions(config, False)
+        self.window = build_window(config)
         sizes = d, config.ffn_num_hiddens, config.dropout
         style: dict[str, Any] = {"norm_first": config.norm_first, "activation": config.activation}
         self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
@@ -125,30 +135,33 @@ class Transformer(Pretrained):
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
         self.apply(start)
-
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        """The same as calling the class."""
-        return cls(config)
+        if isinstance(self.embedding, nn.Linear):
+            start_vectors(self.embedding, d**-0.5)
 
     def forward(
         self,
-        source: Int[Tensor, "batch source_positions"],
+        source: Int[Tensor, "batch source_positions"] | Float[Tensor, "batch source_positions input_size"],
         source_lens: Tensor | None,
         target_inputs: Int[Tensor, "batch positions"],
     ) -> Float[Tensor, "batch positions vocab"]:
         return self._decode(target_inputs, self.encode(source, source_lens), source_lens, None)
 
     def encode(
-        self, source: Int[Tensor, "batch positions"], source_lens: Tensor | None = None
+        self,
+        source: Int[Tensor, "batch positions"] | Float[Tensor, "batch positions input_size"],
+        source_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
         """The encoder's outputs; rows past `source_lens` mean nothing."""
-        X = self._embed(source, "source", self.embedding, self.encoder_position, 0)
+        check_given(self, "source", source, self.embedding)
         # all layers ask for the same lengths
         vouch(source_lens, 0, source.shape[1])
+        if self.config.inputs == "vectors":
+            # whatever stands in padding would reach the gradient of the layer
+            source = clear_padding(source, find_valid(self, source, source_lens))
+        X = self._embed(source, self.embedding, self.encoder_position, 0)
         bias = None if self.encoder_bias is None else self.encoder_bias()
         for block in self.encoder:
-            X = block(X, source_lens, bias=bias)
+            X = block(X, source_lens, mask=self.window, bias=bias)
         out: Tensor = self.encoder_norm(X)
         return out
 
@@ -174,17 +187,19 @@ class Transformer(Pretrained):
 
     def _decode(self, X: Tensor, memory: Tensor, lens: Tensor | None, caches: Caches | None) -> Tensor:
         embedding = self.embedding if self.target_embedding is None else self.target_embedding
-        Y = self._embed(X, "target", embedding, self.decoder_position, caches[0][0].length if caches else 0)
+        check_given(self, "target", X, embedding)
+        Y = self._embed(X, embedding, self.decoder_position, caches[0][0].length if caches else 0)
         if len(Y) != len(memory):
             raise RegardError(f"Transformer needs a target for each source, got {len(Y)} and {len(memory)} sequences.")
         bias = None if self.decoder_bias is None else self.decoder_bias()
+        before = None if self.window is None else self.window.before
         for i, block in enumerate(self.decoder):
-            Y = block(Y, memory, lens, bias=bias, caches=None if caches is None else caches[i])
+            cached = None if caches is None else caches[i]
+            Y = block(Y, memory, lens, before=before, bias=bias, caches=cached)
         weight = embedding.weight if self.output is None else self.output.weight
         return functional.linear(self.decoder_norm(Y), weight)
 
-    def _embed(self, ids: Tensor, name: str, embedding: nn.Embedding, position: nn.Module, offset: int) -> Tensor:
-        check_ids("Transformer", name, ids, embedding.num_embeddings)
+    def _embed(self, ids: Tensor, embedding: nn.Module, position: nn.Module, offset: int) -> Tensor:
         X = embedding(ids) * self.config.num_hiddens**0.5
         out: Tensor = position(X) if isinstance(position, nn.Dropout) else position(X, offset=offset)
         return out

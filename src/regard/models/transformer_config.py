@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from regard.core import RegardError
 from regard.core.names import ACTIVATIONS
-from regard.models.config import POSITIONS, check_fields, check_heads, make_config, setting, take_preset
+from regard.models.config import INPUTS, MOST, POSITIONS, ModelConfig, check_heads, check_inputs, setting
 from regard.score import SCORES
 from regard.weigh import WEIGHS
 
@@ -23,17 +23,19 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ModelConfig):
     """What a `Transformer` is made of, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716).num_hiddens
     128
 
     `target_vocab_size` None means that source and target share one vocabulary, and with `ties_embeddings` one matrix.
-    With `norm_first` both stacks end in a norm. Relative positions are shared by the layers of a stack, as in T5.
+    With `norm_first` both stacks end in a norm. Relative positions are shared by the layers of a stack, as in T5. A
+    source of vectors, as speech and images are, has no vocabulary: there is the target's alone. A decoder never looks
+    ahead: its window is that of the encoder without what is ahead.
     """
 
-    vocab_size: int = setting(MISSING, "tokens of the source's vocabulary")
+    vocab_size: int = setting(MISSING, "tokens of the source's vocabulary; of the target's where inputs are vectors")
     target_vocab_size: int | None = setting(None, "tokens of the target's vocabulary; null where it is shared")
     num_hiddens: int = setting(512, "width of the hidden states (d_model)")
     ffn_num_hiddens: int = setting(2048, "width of the feed-forward layers")
@@ -50,22 +52,20 @@ class Config:
     score: str = setting("dot", "attention score of a query and a key", SCORES)
     weigh: str = setting("softmax", "how attention scores become weights", WEIGHS)
     activation: str = setting("relu", "activation of the feed-forward layers", ACTIVATIONS)
-    pad_id: int = setting(0, "id of the padding token")
-    max_len: int = setting(1024, "maximum number of positions; a limit only where position=learned")
+    pad_id: int = setting(0, "id of the padding token", least=0)
+    max_len: int = setting(1024, "maximum number of positions; a limit only where position=learned", most=MOST)
+    inputs: str = setting("ids", "what the source is: ids of a vocabulary, or vectors", INPUTS, since=2)
+    input_size: int = setting(0, "width of the source's vectors; 0 for ids", least=0, since=2)
+    window: int | tuple[int, int] | None = setting(
+        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
+    )
+
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
+        check_inputs(self, {"target_vocab_size": None})
         check_heads(self.num_hiddens, self.num_heads)
         smallest = min(self.vocab_size, self.target_vocab_size or self.vocab_size)
-        if not 0 <= self.pad_id < smallest:
+        if self.pad_id >= smallest:
             raise RegardError(f"Config pad_id must lie in each vocabulary, 0 to {smallest - 1}, got {self.pad_id}.")
-
-    @classmethod
-    def preset(cls, name: str, vocab_size: int, **changes: Any) -> Self:
-        """One of `PRESETS`, with changes."""
-        return cls.from_dict({**take_preset(name, PRESETS), "vocab_size": vocab_size, **changes})
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` gave, as after a way through JSON."""
-        return make_config(cls, entries)

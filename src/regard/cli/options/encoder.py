@@ -16,6 +16,14 @@ DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "
 Model = Annotated[
     str, typer.Option(metavar="NAME", help="Architecture: attention (a Transformer encoder), gru or cnn.")
 ]
+Window = Annotated[
+    str | None,
+    Some(
+        "N[,M]",
+        "Truncated self-attention: each position sees N others on either side, or N back and M ahead; attention only."
+        "  [default: all of them]",
+    ),
+]
 Metric = Annotated[
     str | None,
     Some("NAME", "Validation metric that selects the best weights: loss, accuracy or f1 (macro).  [default: accuracy]"),
@@ -60,6 +68,7 @@ class Encoding:
         bool | None,
         Some(None, "Read each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
     ] = None
+    window: Window = None
     batch_size: Annotated[
         int | None, Some("N", "Texts per batch.  [default: from the size of the data and the model]", min=1)
     ] = None
@@ -86,4 +95,16 @@ class Encoding:
             "has_letters": self.letters, "batch_size": self.batch_size, "max_tokens": self.max_tokens,
             "max_length": self.max_length, "label_smoothing": self.label_smoothing,
         }  # fmt: skip
-        return drop_none(found) | {"changes": drop_none(changes) | read_changes(self.set_)}
+        changes = drop_none({**changes, "window": read_window(self.window)})
+        return drop_none(found) | {"changes": changes | read_changes(self.set_)}
+
+
+def read_window(given: str | None) -> int | list[int] | None:
+    """How far self-attention reaches, as a setting has it: one number for both sides, or one for each."""
+    parts = [] if given is None else [part.strip() for part in given.split(",")]
+    if len(parts) > 2 or not all(part.isdecimal() for part in parts):
+        raise typer.BadParameter(
+            f"--window must be a number, or two with a comma between, as 16 or 16,4, got {given!r}"
+        )
+    numbers = [int(part) for part in parts]
+    return numbers if len(numbers) == 2 else next(iter(numbers), None)

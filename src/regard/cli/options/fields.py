@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import MISSING, field, fields, make_dataclass
-from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from regard.cli.options.spread import Some
 from regard.core import RegardError
@@ -17,8 +16,8 @@ METAVARS = {int: "N", float: "X", str: "TEXT", bool: None}
 def make_options(kind: type[Any], without: Container[str] = ()) -> type[Any]:
     """A dataclass with an option for each setting of another; what is not given is None.
 
-    >>> from regard.models.encoder_config import Config
-    >>> made = make_options(Config, without=("vocab_size",))
+    >>> from regard.models.seq2seq_config import Config
+    >>> made = make_options(Config, without=("src_vocab_size", "tgt_vocab_size"))
     >>> made(num_layers=3).num_layers, made().num_layers is None
     (3, True)
     """
@@ -26,7 +25,7 @@ def make_options(kind: type[Any], without: Container[str] = ()) -> type[Any]:
     for one in fields(kind):
         if "help" not in one.metadata or one.name in without:
             continue
-        (inner,) = [x for x in get_args(hints[one.name]) if x is not NoneType] or [hints[one.name]]
+        inner = next((x for x in METAVARS if hints[one.name] in (x, x | None)), hints[one.name])
         if inner not in METAVARS:
             raise RegardError(f"{kind.__name__} {one.name} must be int, float, str or bool to be an option: {inner}.")
         option = _describe(one, inner)

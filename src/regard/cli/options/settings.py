@@ -14,7 +14,7 @@ def show_settings(job: Any) -> Iterator[str]:
     """
     rows = [("SETTING", "VALUES", "DEFAULT", "WHAT IT IS")]
     for one in job.list_settings():
-        value = one.value if isinstance(one.value, str) else json.dumps(one.value)
+        value = one.value if isinstance(one.value, str) else json.dumps(one.value, separators=(",", ":"))
         rows.append((one.name, one.values, value, one.help))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

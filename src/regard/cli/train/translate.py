@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options.encoder import Window, read_window
 from regard.cli.options.examples import PairTexts
 from regard.cli.options.spread import Some, drop_none, read_changes, spread
 from regard.cli.options.training import Changes, Out, Preset, Training
@@ -34,6 +35,7 @@ def translate(
     ] = "bahdanau",
     preset: Preset = "tiny",
     set_: Changes = None,
+    window: Window = None,
     tokens: Annotated[
         str,
         typer.Option(
@@ -94,7 +96,7 @@ def translate(
     found, kinds = pairs.settings, [part.strip() for part in tokens.split(",")]
     if len(kinds) > 2:
         raise typer.BadParameter(f"--tokens must be one kind, or two with a comma between, got {tokens!r}")
-    changes = read_changes(set_)
+    changes = drop_none({"window": read_window(window)}) | read_changes(set_)
 
     from regard.tasks.reading.pairs import Corpus
     from regard.tasks.text.translate_job import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regard.core import RegardError
@@ -25,7 +25,7 @@ MODELS = ("attention", "gru", "cnn")
 SMALL: dict[str, Any] = {"scales_embedding": False, "start_std": 0.1}
 TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.1}
 # settings of a model that its data decide
-FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id")
+FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "inputs", "input_size")
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ class EncoderJob(TextJob):
         fixed, has_next = {*FIXED, "has_next"}, changes.get("has_next", False)
         if not asks_pooler(self.head, has_next):
             fixed.add("has_pooler")
+        if self.model != "attention":
+            fixed.add("window")
         given: dict[str, Any] = {"head": self.head, "labels": ("a", "b"), **changes}
         if self.start is None:
             # <mask> stands behind <unk>
@@ -113,7 +115,7 @@ class EncoderJob(TextJob):
         trunk, lexicon = open_start(self.start)
         if isinstance(lexicon.tokenizer, WordPiece):
             fixed |= {"word_dropout", "token_dropout"}
-        return replace(trunk.config, **given), {*fixed, *TRUNK}
+        return _change(trunk.config, given), {*fixed, *TRUNK}
 
     def check_settings(self) -> None:
         # a run that begins from another is checked when that is opened
@@ -144,7 +146,7 @@ class EncoderJob(TextJob):
                     self.preset, lexicon.vocab_size, head=self.head, labels=tuple(labels), **options, **changes
                 )
                 return Encoder(config)
-            made = replace(trunk.config, head=self.head, labels=tuple(labels), **{"has_next": False, **changes})
+            made = _change(trunk.config, {"head": self.head, "labels": labels, "has_next": False, **changes})
             is_asked = asks_pooler(made.head, made.has_next)
             model = Encoder(replace(made, has_pooler=made.has_pooler and is_asked))
         except RuntimeError as error:
@@ -152,6 +154,11 @@ class EncoderJob(TextJob):
             raise RegardError(f"{self.model} cannot be made of these settings ({reason}): make it smaller.") from None
         model.adopt(trunk)
         return model
+
+
+def _change(config: Config, changes: Mapping[str, Any]) -> Config:
+    """The config with other settings, as JSON has them."""
+    return Config.from_dict({**asdict(config), **changes})
 
 
 def _is_bert(start: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -19,10 +19,12 @@ from regard.models.files import name_fault
 from regard.models.layout import PREFIX, read_config
 from regard.models.pretrained import load_pretrained
 from regard.tasks.checkpoints.configs import RESTORE
-from regard.tasks.reading.encoder_job import EncoderJob
 from regard.tasks.reading.vocabulary import LETTERS_FILE, Lexicon
 from regard.tasks.training.device import find_device
 from regard.tasks.training.folder import RunFolder, is_same_start
+
+if TYPE_CHECKING:
+    from regard.tasks.reading.encoder_job import EncoderJob
 
 
 def open_start(start: str) -> tuple[Encoder, Lexicon]:

@@ -18,12 +18,13 @@ from regard.tasks.metrics.verdict import judge
 from regard.tasks.reading.documents import Read, read_documents
 from regard.tasks.reading.vocabulary import LETTERS_FILE, TOKENS_FILE, Lexicon
 from regard.tasks.reading.warm_start import prepare_reading
-from regard.tasks.text.pretrain_job import PretrainJob
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.run import Learning, describe_parts
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+    from regard.tasks.text.pretrain_job import PretrainJob
 
 
 class Guesser(Encoder):

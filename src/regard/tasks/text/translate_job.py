@@ -25,7 +25,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 # settings of a model that its tokenizers decide
-FIXED = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id")
+FIXED = (
+    "src_vocab_size", "tgt_vocab_size", "vocab_size", "target_vocab_size", "pad_id", "inputs", "input_size",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

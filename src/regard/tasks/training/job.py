@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from regard.core import RegardError
 from regard.data.split import Split
@@ -118,8 +118,9 @@ class TrainingJob:
         What the data decide, or another option of the job, is not there.
         """
         config, fixed = self.configure()
+        kinds = get_type_hints(type(config))
         return [
-            Setting(x.name, list_values(x), getattr(config, x.name), x.metadata["help"])
+            Setting(x.name, list_values(x, kinds[x.name]), getattr(config, x.name), x.metadata["help"])
             for x in fields(config)
             if x.name not in fixed
         ]
