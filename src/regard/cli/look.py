@@ -216,7 +216,7 @@ def _measure(path: Path) -> str:
 
 def _show(sight: Sight, query: int | None) -> None:
     from regard.tasks.looks.best_head import find_telling, list_labels
-    from regard.views.labels import show_line
+    from regard.views.labels import show_line, show_token
     from regard.views.reading import check_query
     from regard.views.terminal import show
 
@@ -224,6 +224,9 @@ def _show(sight: Sight, query: int | None) -> None:
     name, head = find_telling(sight, is_queried=query is not None)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     tokens = {side: list_labels(sight.tokens[side]) for side in (queries, keys)}
+    # a name's spaces need no sign
+    say = show_token if sight.scene.unit == "tokens" else show_line
+    shown = {side: [say(label) for label in labels] for side, labels in tokens.items()}
     count = sum(look.entropy.shape[-2] if look.entropy.ndim > 2 else 1 for look in sight.seen.values())
     if query is not None:
         check_query(look, query)
@@ -236,10 +239,10 @@ def _show(sight: Sight, query: int | None) -> None:
         print("\n".join(sketch))
     elif queries == "label":
         show(look, tokens[keys])
-        for line in _list_bars(look, tokens[keys]):
+        for line in _list_bars(look, shown[keys]):
             print(line)
     elif query is None and (queries != keys or len(tokens[keys]) <= MOST_ROWS):
-        for line in _list_rows(look, head, tokens[queries], tokens[keys], sight.rows):
+        for line in _list_rows(look, head, shown[queries], shown[keys], sight.rows):
             print(line)
     else:
         show(look, tokens[keys], query=query, head=head)
@@ -249,12 +252,11 @@ def _list_bars(look: Any, keys: list[str]) -> Iterator[str]:
     """The tokens of the largest weights, each with a bar."""
     from rich.cells import cell_len
 
-    from regard.views.labels import show_token
     from regard.views.reading import take
     from regard.views.terminal import format_weight
 
     places, weights = (take(look, name, 0)[0, :MOST_BARS].tolist() for name in ("top_keys", "top_weights"))
-    found = [(show_token(keys[int(k)]), w) for k, w in zip(places, weights, strict=True) if k >= 0 and w >= LEAST]
+    found = [(keys[int(k)], w) for k, w in zip(places, weights, strict=True) if k >= 0 and w >= LEAST]
     wide = max((cell_len(label) for label, _ in found), default=0)
     for label, weight in found:
         eighths = round(8 * BAR * weight / found[0][1])
@@ -266,17 +268,16 @@ def _list_rows(look: Any, head: int, queries: list[str], keys: list[str], rows: 
     """A line for each token, or for these: what it attends to most."""
     from rich.cells import cell_len
 
-    from regard.views.labels import show_token
     from regard.views.reading import take
     from regard.views.terminal import format_weight
 
     places, weights = take(look, "top_keys", head), take(look, "top_weights", head)
     chosen = list(rows or range(len(queries)))
-    labels = {i: show_token(queries[i]) for i in chosen[:MOST_ROWS]}
+    labels = {i: queries[i] for i in chosen[:MOST_ROWS]}
     wide = max(map(cell_len, labels.values()))
     for i, label in labels.items():
         pairs = [(int(k), w) for k, w in zip(places[i], weights[i], strict=True) if k >= 0 and abs(w) >= LEAST][:4]
-        seen = "  ".join(f"{show_token(keys[k])} {format_weight(w)}" for k, w in pairs)
+        seen = "  ".join(f"{keys[k]} {format_weight(w)}" for k, w in pairs)
         yield f"  {label}{' ' * (wide - cell_len(label))}  {seen}"
     if len(chosen) > MOST_ROWS:
         yield f"  … and {len(chosen) - MOST_ROWS} more"

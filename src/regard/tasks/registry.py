@@ -29,8 +29,9 @@ class Entry:
     `ask` are commands of the command line, `ask` by the name `command`; without them the command line makes its own, of
     the settings of `job` and `reader` and of the loader's `answer`. `scoring` and `looking` are dataclasses of options
     that `evaluate` and `look` have for this task. `units` are what a run is asked, `measures` says in a sentence what
-    the scorer does, and `sample` is a thing that a run can be asked, as the shell takes it. `models` are those that are
-    taken for this task's where they do not name one: type and head.
+    the scorer does, and `sample` is a thing that a run can be asked, as the shell takes it; `looked_at` is one for a
+    look, where that is another. `models` are those that are taken for this task's where they do not name one: type and
+    head.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Entry:
     units: str = "examples"
     measures: str = ""
     sample: str = '"a sentence"'
+    looked_at: str | None = None
     models: tuple[tuple[str, str | None], ...] = ()
 
     def open(self, part: str) -> Any:

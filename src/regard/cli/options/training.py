@@ -231,7 +231,8 @@ def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test:
             print(note, file=sys.stderr)
         program = name_program()
         print(f"Curves: {out / 'curves.png'}. Use it: {program} {entry.use} {out} {entry.sample}", file=sys.stderr)
-        look = f"{program} look {out} {entry.sample} --out page.html"
+        asked = entry.sample if entry.looked_at is None else entry.looked_at
+        look = " ".join(filter(None, (program, "look", str(out), asked, "--out page.html")))
         data = "" if has_test else " --data FILE"
         print(f"Score it: {program} evaluate {out}{data}. See it: {look}", file=sys.stderr)
     return 0

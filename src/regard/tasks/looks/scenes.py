@@ -133,4 +133,4 @@ class GraphScene(Scene):
         pairs = read_pairs(self.edges, "graph edges")
         weights = weigh_edges(split(look, 0)[head], pairs)
         known = np.isfinite(weights)
-        return edges(weights[known], pairs[known].tolist(), self.at, labels=labels[1])
+        return edges(weights[known], pairs[known].tolist(), self.at, labels=labels[1], title=title)

@@ -22,8 +22,6 @@ MANY = 20
 class TextExamples(Examples):
     """Examples that begin with a text; a subclass says how they are read. The phrasebook is always split alike."""
 
-    data: tuple[str, ...] = (PHRASEBOOK,)
-
     builtin: ClassVar[str] = PHRASEBOOK
 
     def read_key(self, example: Any) -> str:

@@ -56,6 +56,10 @@ class Examples:
     # the name, in place of a file's, of those that come with the package, where there are some
     builtin: ClassVar[str] = ""
 
+    def __post_init__(self) -> None:
+        if not self.data and self.builtin:
+            object.__setattr__(self, "data", (self.builtin,))
+
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
         """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
@@ -91,7 +95,7 @@ class Examples:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
             raise RegardError(f"limit must be at least 1, got {self.limit}.")
-        found = self.draw() if not self.data or self.data == (self.builtin,) else self.open(self.data)
+        found = self.open(self.data) if self.data and self.data != (self.builtin,) else self.draw()
         if isinstance(found, Split):
             # what is built in, and files that say of each example which part it is in
             parts = found._replace(valid=self.read(self.valid, "valid")) if self.valid else found

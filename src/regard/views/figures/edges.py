@@ -22,7 +22,7 @@ from regard.views.figures.axes import (
 from regard.views.figures.colours import share_scale
 from regard.views.labels import measure, show_line
 from regard.views.pairs import read_pairs
-from regard.views.reading import Table, list_texts, read_tokens, to_numbers
+from regard.views.reading import Table, check_title, list_texts, read_tokens, to_numbers
 from regard.views.sheet import open_sheet
 
 # more edges than this are a blot: the strongest are drawn
@@ -36,8 +36,9 @@ LISTED = 6
 
 
 def edges(
-    weights: Any, pairs: Any, positions: Any = None, *, labels: Sequence[str] | None = None, ax: Any = None
-) -> Any:
+    weights: Any, pairs: Any, positions: Any = None, *, labels: Sequence[str] | None = None, title: str | None = None,
+    ax: Any = None,
+) -> Any:  # fmt: skip
     """Draw a graph, the weight of each edge as its width and colour; arrows point from the first node to the second.
 
     >>> axes = edges([0.7, 0.3, 1.0], [(0, 1), (2, 1), (2, 2)])
@@ -56,7 +57,10 @@ def edges(
     names = [show_line(name) for name in labels or map(str, range(len(places)))]
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     order = np.argsort(np.abs(values), kind="stable")[-MOST:]
-    notes = [f"the {MOST:,} strongest of {len(values):,} edges"] if len(values) > MOST else []
+    check_title(title)
+    notes = [title] if title else []
+    if len(values) > MOST:
+        notes.append(f"the {MOST:,} strongest of {len(values):,} edges")
     if len(loops):
         loops = loops[np.argsort(-np.abs(values[loops]), kind="stable")]
         listed = ", ".join(f"{names[ends[loop, 0]]} {values[loop]:.2f}" for loop in loops[:LISTED])
