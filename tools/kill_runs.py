@@ -19,14 +19,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tools.arguments import Parser, read_count
 from tools.compare_runs import DifferenceError, compare
 from tools.disks import fill_disk, mount_disk
+from tools.own_package import use_own
 
 # what a run may be made of; each is trained once without a stop
-SMALL = ("--limit", "250", "--batch-size", "16", "--max-steps", "40", "--accelerator", "cpu", "--tokens", "words")
+SMALL = ("--max-steps", "40", "--accelerator", "cpu")
+FEW = ("--limit", "250", "--batch-size", "16")
 GRU = ("--set", "num_hiddens=16", "--set", "embed_size=8")
 ENCODER = (
     *("--set", "num_hiddens=16", "--set", "num_heads=2", "--set", "ffn_num_hiddens=16", "--set", "num_layers=1"),
@@ -47,8 +50,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "classifier": ("classify", *ENCODER, "--set", "word_dropout=0.1", "--pooling", "hard"),
     "plain": ("translate", *GRU, "--swap"),
     "pre-trained": ("pretrain", *ENCODER, "--accumulate", "2"),
+    # of the package in examples/own
+    "pictures": ("digits", *FEW, *ENCODER[:-4], "--validate-every", "9", "--average", "0.9"),
+    "one graph": ("karate", "--set", "num_hiddens=8", "--validate-every", "9"),
 }
-# the data of each task
+# the data of each task on texts
 FILES = {"translate": "pairs.tsv", "tag": "tags.txt", "classify": "texts.tsv", "pretrain": "texts.txt"}
 # longer than any attempt takes
 LIMIT = 120.0
@@ -119,7 +125,8 @@ class Trial:
 
     def name_command(self, kind: str) -> tuple[str, ...]:
         task, *options = KINDS[kind]
-        return ("train", task, "--data", str(self.place / FILES[task]), *SMALL, *options, "--quiet")
+        texts = ("--data", str(self.place / FILES[task]), *FEW, "--tokens", "words") if task in FILES else ()
+        return ("train", task, *texts, *SMALL, *options, "--quiet")
 
     def begin(self, kind: str, parent: pathlib.Path | None = None) -> Run:
         self.counts["runs"] += 1
@@ -211,7 +218,8 @@ class Trial:
         kind = self.chance.choice(list(self.kinds))
         whole, seconds = self.find_whole(kind)
         size = (whole / "resume.safetensors").stat().st_size
-        with mount_disk(self.place / "disk", 4 * size) as disk:
+        # with room for curves, too
+        with mount_disk(self.place / "disk", 4 * size + 2**20) as disk:
             run, is_new = self.begin(kind, disk), self.counts["full disks"] % 3 == 2
             run.save_every = 1
             if not is_new:
@@ -293,16 +301,20 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     ):
         text = f"{what} (default {default})"
         parser.add_argument(f"--{name}", type=read_count, default=default, metavar="N", help=text)
+    parser.add_argument("--only", choices=list(KINDS), help="one kind of runs alone")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="other moments (default 0)")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options, start = read_options(arguments), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder, ExitStack() as stack:
         place = pathlib.Path(folder)
+        stack.enter_context(use_own(place / "own"))
         prepare(place)
-        trial = Trial(place, random.Random(options.seed), list(KINDS)[: options.kinds])
+        trial = Trial(
+            place, random.Random(options.seed), [options.only] if options.only else list(KINDS)[: options.kinds]
+        )
         wanted = {"kills": options.kills, "kills inside a save": options.saves}
         try:
             trial.stop_often(Counter({**wanted, "term": options.terms, "int": options.terms}))
