@@ -28,7 +28,7 @@ CLI = [
         "words of CoNLL-U are counted from 0",
     ),
     Fault(
-        "cli/evaluate.py",
+        "tasks/training/held_out.py",
         "test = corpus.part().test",
         "test = corpus.part().valid",
         "a run is scored on what chose its weights",
@@ -46,7 +46,7 @@ CLI = [
         "the nearest texts are the farthest",
     ),
     Fault(
-        "cli/scoring.py",
+        "tasks/metrics/labels.py",
         "{x.precision:9.2f}  {x.recall:6.2f}",
         "{x.recall:9.2f}  {x.precision:6.2f}",
         "precision stands under recall",

@@ -13,8 +13,8 @@ TASKS = [
     ),
     Fault(
         FIT,
-        'if state["optimizer"] is not None:',
-        'if state["optimizer"] is None:',
+        "                if entries is not None:\n",
+        "                if entries is None:\n",
         "a run that goes on forgets its optimiser",
     ),
     Fault(
@@ -25,7 +25,7 @@ TASKS = [
     ),
     Fault(
         FIT,
-        "            self.losses.fill_(self.standing.loss_sum)\n",
+        "            self.learner.recall(self.standing.loss_sum, self.standing.loss_parts)\n",
         "",
         "a run that goes on forgets the losses since the last validation",
     ),
@@ -36,9 +36,9 @@ TASKS = [
         "validation with dropout",
     ),
     Fault(
-        FIT,
-        "fabric.backward(loss * (fabric.world_size / everyone))",
-        "fabric.backward(loss * (fabric.world_size / self.task.count(batch) / len(group)))",
+        "tasks/training/task.py",
+        "self.fabric.backward(loss * (self.fabric.world_size / self.count))",
+        "self.fabric.backward(loss)",
         "batches of a step count alike, however few losses they have",
     ),
     Fault(
@@ -85,8 +85,8 @@ TASKS = [
     ),
     Fault(
         LABEL,
-        "prepare_reading(job, folder, [text for text, _ in found.train])",
-        "prepare_reading(job, folder, [text for part in found for text, _ in part])",
+        "prepare_reading(job, folder, [text for text, _ in parts.train])",
+        "prepare_reading(job, folder, [text for part in parts for text, _ in part])",
         "words of the validation and the test are in the vocabulary",
     ),
     Fault(
@@ -118,5 +118,41 @@ TASKS = [
         "f1 += 2 * shared / (len(said) + len(wanted))",
         "f1 += shared / max(len(said), len(wanted))",
         "F1 of a summary is divided by its longer side",
+    ),
+    Fault(
+        "tasks/training/digest.py",
+        '_add(digest, "array", f"{value.dtype} {list(value.shape)}".encode())',
+        '_add(digest, "array", f"{value.dtype} {value.numel()}".encode())',
+        "a tensor and its transpose are the same data",
+    ),
+    Fault(
+        "tasks/training/task.py",
+        'options["lr"] = rate * options.get("lr_scale", 1.0)',
+        'options["lr"] = rate',
+        "two networks that learn at two rates learn at one",
+    ),
+    Fault(
+        FIT,
+        "for one in self.learner.optimizers\n        ]",
+        "for one in self.learner.optimizers[:1]\n        ]",
+        "of two optimizers one is saved",
+    ),
+    Fault(
+        "tasks/training/classification.py",
+        "self.usual = Counter(train).most_common(1)[0][0]",
+        "self.usual = Counter(valid).most_common(1)[0][0]",
+        "the baseline knows what is held out",
+    ),
+    Fault(
+        "tasks/looks/scenes.py",
+        "return read_row(look, query or 0, head)[0]",
+        "return read_row(look, query or count - 1, head)[0]",
+        "a picture shows the last patch in place of the class token",
+    ),
+    Fault(
+        "tasks/looks/scenes.py",
+        "weights = weigh_edges(split(look, 0)[head], pairs)",
+        "weights = weigh_edges(split(look, 0)[0], pairs)",
+        "a graph has the weights of another head",
     ),
 ]
