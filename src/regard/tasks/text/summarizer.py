@@ -69,6 +69,8 @@ class Summarizer:
     """
 
     def __init__(self, model: Encoder | Translator, lexicon: Lexicon | None = None) -> None:
+        if isinstance(model, Encoder) and lexicon is None:
+            raise RegardError("Summarizer needs the lexicon by which its Encoder reads, got none.")
         self.model, self.lexicon = model, lexicon
 
     @classmethod
