@@ -69,7 +69,7 @@ def test_backward_leaves_the_generators_where_they_are():
 
 
 @pytest.mark.parametrize("mask", [Full(), Causal()], ids=repr)
-def test_many_tiles_have_the_slope_of_what_they_drew(mask):
+def test_many_tiles_have_the_gradient_of_what_they_drew(mask):
     generator = torch.Generator()
 
     def thin(query: Tensor, key: Tensor, own: torch.Generator | None) -> Tensor:

@@ -129,12 +129,12 @@ AGAIN = [
         "weigh/entmax.py",
         "rate = torch.where(inside, (least / shares) ** (steep - 1), 0.0)",
         "rate = torch.where(inside, (least / shares) ** steep, 0.0)",
-        "entmax above an alpha of two: the slope of a wrong power",
+        "entmax above an alpha of two: the derivative of a wrong power",
     ),
     Fault(
         "weigh/entmax.py",
-        "return self._slope(weights.double(), grad.double()).to(grad.dtype)",
-        "return self._slope(weights, grad)",
+        "return self._gradient(weights.double(), grad.double()).to(grad.dtype)",
+        "return self._gradient(weights, grad)",
         "entmax above an alpha of two: gradients in float32",
     ),
     Fault(
@@ -153,7 +153,7 @@ AGAIN = [
         "weigh/relu.py",
         "return (~(scores <= 0)).to(scores.dtype) * self.scale",
         "return (scores > 0).to(scores.dtype) * self.scale",
-        "NaN has no slope under relu",
+        "NaN has no derivative under relu",
     ),
     Fault(
         "mask/window.py",

@@ -55,6 +55,6 @@ class Dense(Bias):
     def tile(self, tile: Tile) -> Tensor:
         return tile.slice(self.values)
 
-    def pull(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
+    def add_gradients(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
         part = tile.slice(into[0])
         part += reduce_to(grad, part.shape)

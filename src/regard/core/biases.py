@@ -23,7 +23,7 @@ class Bias(Term):
         """The numbers of a whole tile, broadcastable to its shape, in differentiable torch."""
         return self(*tile.index())
 
-    def pull(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
+    def add_gradients(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
         """Add to `into` the gradients of `tensors` that a tile's score gradient gives."""
         inputs = [t.detach().requires_grad_() for t in self.tensors]
         if not inputs:

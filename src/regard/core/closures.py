@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core.draws import Draws, Source, list_moved, list_sources
 from regard.core.errors import RegardError
-from regard.core.pairs import Pair, Pull
+from regard.core.pairs import Pair, Vjp
 
 
 class _Captured(TorchFunctionMode):
@@ -127,7 +127,7 @@ class Closure(Pair):
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         return self(query, key).clone()
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
         with torch.enable_grad(), _Captured((query, key, *self.captured)) as seen:
             scores = self(query, key)
@@ -143,14 +143,14 @@ class Closure(Pair):
                 " the first row. Let it use the same generators on every tile."
             )
 
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
             inputs = (query, key, *self.tensors)
             if not scores.requires_grad:
                 return (None,) * len(inputs)
             # the closed-over tensors' own history is shared by all tiles
             return torch.autograd.grad(scores, inputs, grad, allow_unused=True, retain_graph=True)
 
-        return scores.detach(), back
+        return scores.detach(), backward
 
 
 def check_scores(scores: object, query: Tensor, key: Tensor) -> None:

@@ -183,7 +183,7 @@ class Online(Weigh):
     # how many numbers a row's statistic has
     num_stats: ClassVar[int] = 1
 
-    def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         """Peak and total before any key was seen, shaped (…, i, 1)."""
         raise NotImplementedError
 
@@ -192,18 +192,18 @@ class Online(Weigh):
         raise NotImplementedError
 
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
-        """The row statistic from which `again` makes the weights, its total last; +inf for a row with no mass."""
+        """The row statistic from which `recompute` makes the weights, its total last; +inf for a row with no mass."""
         raise NotImplementedError
 
-    def again(self, scores: Tensor, stat: Tensor) -> Tensor:
+    def recompute(self, scores: Tensor, stat: Tensor) -> Tensor:
         """The weights of a tile, from its scores and the row statistic. May overwrite `scores`."""
         raise NotImplementedError
 
-    def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
         """Gradient of the scores from that of the weights, where `mean` is Σ weight·grad. May overwrite `grad`."""
         raise NotImplementedError
 
-    def slope_tensors(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
+    def tensor_gradients(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
         """Gradients of the term's own tensors from one block of rows."""
         return ()
 
@@ -215,7 +215,7 @@ class Pointwise(Weigh):
     def weight(self, scores: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         """The derivative of `weight`."""
         raise NotImplementedError
 
@@ -237,7 +237,7 @@ class Row(Weigh):
         """The weights of complete rows."""
         raise NotImplementedError
 
-    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
         """Gradient of the scores from that of the weights, in differentiable torch."""
         raise NotImplementedError
 
@@ -259,7 +259,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return ctx.weigh.slope(weights, grad), None, None  # type: ignore[attr-defined]
+        return ctx.weigh.gradient(weights, grad), None, None  # type: ignore[attr-defined]
 
 
 def _whole(scores: Tensor) -> Tile:

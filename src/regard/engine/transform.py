@@ -96,7 +96,7 @@ class _Whole(Mapped):
         check_batched(*grads)
         args = ctx.saved_tensors
         wanted = [at for at in ctx.learns if ctx.needs_input_grad[2 + at]]
-        made = dict(zip(wanted, _differentiate(ctx, args, _pull(ctx.run, wanted, len(args)), grads), strict=True))
+        made = dict(zip(wanted, _differentiate(ctx, args, _vjp(ctx.run, wanted, len(args)), grads), strict=True))
         return None, None, *(made.get(at) for at in range(len(args)))
 
     @staticmethod
@@ -104,7 +104,7 @@ class _Whole(Mapped):
         check_batched(*tangents)
         moved = [at for at in ctx.learns if tangents[2 + at] is not None]
         args = ctx.saved_tensors
-        return _differentiate(ctx, args, _push(ctx.run, moved, len(args)), [tangents[2 + at] for at in moved])
+        return _differentiate(ctx, args, _jvp(ctx.run, moved, len(args)), [tangents[2 + at] for at in moved])
 
 
 def _differentiate(ctx: Any, args: Sequence[Tensor], run: Run, more: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
@@ -114,23 +114,23 @@ def _differentiate(ctx: Any, args: Sequence[Tensor], run: Run, more: Sequence[Te
     return made
 
 
-def _pull(run: Run, wanted: Sequence[int], count: int) -> Run:
+def _vjp(run: Run, wanted: Sequence[int], count: int) -> Run:
     """The gradients of the wanted arguments, from those of all results: a vector-Jacobian product."""
 
-    def back(*args: Tensor) -> tuple[Tensor, ...]:
+    def backward(*args: Tensor) -> tuple[Tensor, ...]:
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = _track(args[:count], wanted, keep)
             made = run(*inputs)
         return _grad(made, [inputs[at] for at in wanted], args[count:], keep)
 
-    return back
+    return backward
 
 
-def _push(run: Run, moved: Sequence[int], count: int) -> Run:
+def _jvp(run: Run, moved: Sequence[int], count: int) -> Run:
     """How far the results move with the arguments: the transpose of the transpose, which is linear in what it takes."""
 
-    def ahead(*args: Tensor) -> tuple[Tensor, ...]:
+    def forward(*args: Tensor) -> tuple[Tensor, ...]:
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = _track(args[:count], moved, keep)
@@ -139,7 +139,7 @@ def _push(run: Run, moved: Sequence[int], count: int) -> Run:
             pulled = _grad(made, [inputs[at] for at in moved], along, True)
         return _grad(pulled, along, args[count:], keep)
 
-    return ahead
+    return forward
 
 
 def _track(args: Sequence[Tensor], wanted: Sequence[int], keep: bool) -> list[Tensor]:

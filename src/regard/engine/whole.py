@@ -169,7 +169,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(query, key, value, *tensors)
 
 
-def _pull(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     query, key, value, *tensors = ctx.saved_tensors
     dquery, dkey, dvalue, *rest = _attend_back(grad, query, key, value, tensors, *ctx.rest)
     learned = [d if x.is_floating_point() else None for d, x in zip(rest, tensors, strict=True)]
@@ -180,5 +180,5 @@ def _refuse_twice(ctx: Any, *grads: Any) -> None:
     raise RegardError("attend has no second derivative within torch.compile: differentiate twice outside of it.")
 
 
-_attend.register_autograd(_pull, setup_context=_save)
+_attend.register_autograd(_backward, setup_context=_save)
 _attend_back.register_autograd(_refuse_twice, setup_context=lambda ctx, inputs, output: None)

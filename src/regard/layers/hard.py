@@ -29,7 +29,7 @@ class _Mass(Pointwise):
     def weight(self, scores: Tensor) -> Tensor:
         return torch.exp(scores)
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         return weights
 
 
@@ -41,7 +41,7 @@ class _Moment(Pointwise):
         # −inf × 0 is zero here
         return torch.where(scores == -torch.inf, 0.0, scores) * torch.exp(scores)
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         return torch.exp(scores) + weights
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.pairs import Pull
+from regard.core.pairs import Vjp
 
 
 class Product(Pair):
@@ -32,7 +32,7 @@ class Product(Pair):
             scores.mul_(self.scale)
         return scores if self.cap is None else scores.div_(self.cap).tanh_().mul_(self.cap)
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         scores = query @ key.transpose(-1, -2)
         if self.scale != 1.0:
             scores.mul_(self.scale)
@@ -41,16 +41,16 @@ class Product(Pair):
             capped = torch.tanh(scores / self.cap)
             scores = self.cap * capped
 
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
-            return _slopes(query, key, grad, self.scale, capped)
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
+            return _gradients(query, key, grad, self.scale, capped)
 
-        return scores, back
+        return scores, backward
 
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
-        return _slopes(query, key, grad, self.scale, None if self.cap is None else self(query, key) / self.cap)
+    def gradients(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+        return _gradients(query, key, grad, self.scale, None if self.cap is None else self(query, key) / self.cap)
 
 
-def _slopes(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: Tensor | None) -> tuple[Tensor, Tensor]:
+def _gradients(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: Tensor | None) -> tuple[Tensor, Tensor]:
     if capped is not None:
         grad = grad * (1 - capped * capped)
     dq, dk = grad @ key, grad.transpose(-1, -2) @ query

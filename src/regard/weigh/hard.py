@@ -62,5 +62,5 @@ class Hard(Row):
         weights = first.to(scores.dtype).masked_fill_(best == -torch.inf, 0.0)
         return torch.where(best.isnan(), torch.nan, weights)
 
-    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
         return torch.zeros_like(grad)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.engine.mapped import Mapped, check_batched
-from regard.engine.tiles.strips import Strips, attend_strip, pull
+from regard.engine.tiles.strips import Strips, attend_strip, vjp
 from regard.engine.tiles.walk import walk_backward, walk_forward
 from regard.engine.tiles.work import Work
 
@@ -79,6 +79,6 @@ class _Gradient(Mapped):
         check_batched(*grads)
         ctx.work.pair.draws.refuse_strips()
         args = ctx.saved_tensors[: ctx.count]
-        piece = pull(pull(attend_strip(len(args) - 4)))
+        piece = vjp(vjp(attend_strip(len(args) - 4)))
         with torch.autocast(grads[0].device.type, enabled=False):
             return None, None, None, *Strips.apply(ctx.work, piece, *args, *grads)  # type: ignore[no-untyped-call]

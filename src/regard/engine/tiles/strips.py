@@ -37,7 +37,7 @@ def attend_strip(num_tensors: int) -> Piece:
     return Piece(takes, (cut_queries,), lambda work, row, parts, keep: [_attend(work, row, *parts)], order=0)
 
 
-def pull(piece: Piece) -> Piece:
+def vjp(piece: Piece) -> Piece:
     """The vector-Jacobian product of a piece: it takes a gradient for each result, and gives one for each argument."""
 
     def compute(work: Work, row: Tile, parts: Sequence[Tensor], keep: bool) -> Parts:
@@ -90,7 +90,7 @@ class Strips(Mapped):
         check_batched(*grads)
         args = ctx.saved_tensors[: len(ctx.piece.takes)]
         with torch.autocast(grads[0].device.type, enabled=False):
-            return None, None, *Strips.apply(ctx.work, pull(ctx.piece), *args, *grads)  # type: ignore[no-untyped-call]
+            return None, None, *Strips.apply(ctx.work, vjp(ctx.piece), *args, *grads)  # type: ignore[no-untyped-call]
 
 
 def _take_whole(x: Tensor, tile: Tile) -> Tensor:
