@@ -1,7 +1,7 @@
 """Calls within torch.compile: one graph, forward and backward, and the numbers of a call outside.
 
 "aot_eager" traces as the default backend does, and compiles nothing. `fused` has operators of its own; the others go
-through engine/whole.py.
+through engine/custom_op.py.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ AGAIN = [
         "generators that a function does not draw from are written to",
     ),
     Fault(
-        "engine/twice.py",
+        "engine/double_backward.py",
         "tensors = [x.view_as(x) for x in ctx.saved_tensors[: len(wants)]]",
         "tensors = ctx.saved_tensors[: len(wants)]",
         "a tensor that is query and key has its gradient twice where it is differentiated again",
@@ -61,13 +61,13 @@ AGAIN = [
     ),
     Fault(
         "engine/call.py",
-        "return tuple(t for t in self.mask.held if not t.is_inference())",
+        "return tuple(t for t in self.mask.all_tensors if not t.is_inference())",
         "return ()",
         "masks may change before backward",
     ),
     Fault(
         "core/terms.py",
-        "value.held if isinstance(value, Term) else ()",
+        "value.all_tensors if isinstance(value, Term) else ()",
         "()",
         "parts of a mask may change before backward",
     ),
@@ -90,7 +90,7 @@ AGAIN = [
         "third derivatives cut their arguments as the first ones do",
     ),
     Fault(
-        "engine/mapped.py",
+        "engine/vmap.py",
         "cut = [x.select(dim, at) if isinstance(dim, int) else x",
         "cut = [x.select(0, at) if isinstance(dim, int) else x",
         "vmap takes every sample along the first axis",
@@ -114,14 +114,14 @@ AGAIN = [
         "a derivative of a derivative under torch.func is cut off",
     ),
     Fault(
-        "engine/twice.py",
+        "engine/double_backward.py",
         "if not torch.is_grad_enabled():",
         "if True:",
         "second derivatives are left to a backend that has none",
     ),
     Fault(
         "engine/run.py",
-        "(*given, *call.tensors), call.watched)",
+        "(*given, *call.tensors), call.constants)",
         "(*given, *call.tensors), ())",
         "masks may change before a gradient that is differentiated",
     ),

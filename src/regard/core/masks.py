@@ -23,7 +23,7 @@ class Mask(Term):
     learns = False
 
     @property
-    def looks(self) -> bool:
+    def is_data_dependent(self) -> bool:
         """Whether its rule depends on what numbers it holds, not only on where they stand: no compiler follows that."""
         return False
 
@@ -64,8 +64,8 @@ class _Two(Mask):
         return []
 
     @property
-    def looks(self) -> bool:
-        return self.one.looks or self.other.looks
+    def is_data_dependent(self) -> bool:
+        return self.one.is_data_dependent or self.other.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
         return self.one.complain(sizes) or self.other.complain(sizes)
@@ -136,8 +136,8 @@ class Not(Mask):
         return f"~{self.one}"
 
     @property
-    def looks(self) -> bool:
-        return self.one.looks
+    def is_data_dependent(self) -> bool:
+        return self.one.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
         return self.one.complain(sizes)

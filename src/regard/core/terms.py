@@ -65,15 +65,15 @@ class Term:
         )
 
     @property
-    def held(self) -> tuple[Tensor, ...]:
+    def all_tensors(self) -> tuple[Tensor, ...]:
         """Every tensor of the term and its parts, of whatever kind: what must be as it was when backward comes by."""
-        return tuple(part for field in self._fields for part in _list_held(getattr(self, field.name)))
+        return tuple(part for field in self._fields for part in _list_tensors(getattr(self, field.name)))
 
-    def holding(self, tensors: Iterable[Tensor]) -> Self:
+    def with_all_tensors(self, tensors: Iterable[Tensor]) -> Self:
         """The same term with others in place of `held`, in that order."""
         rest = iter(tensors)
         values = {field.name: getattr(self, field.name) for field in self._fields}
-        return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_held(value)})
+        return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_tensors(value)})
 
     def complain(self, sizes: Sizes) -> str | None:
         """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
@@ -112,12 +112,12 @@ def read_fields(cls: type[Term]) -> None:
         read_fields(heir)
 
 
-def _list_held(value: object) -> tuple[Tensor, ...]:
-    return (value,) if isinstance(value, Tensor) else value.held if isinstance(value, Term) else ()
+def _list_tensors(value: object) -> tuple[Tensor, ...]:
+    return (value,) if isinstance(value, Tensor) else value.all_tensors if isinstance(value, Term) else ()
 
 
 def _refill(value: object, tensors: Iterator[Tensor]) -> object:
-    return value.holding(tensors) if isinstance(value, Term) else next(tensors)
+    return value.with_all_tensors(tensors) if isinstance(value, Term) else next(tensors)
 
 
 def _show(value: object) -> str:

@@ -35,10 +35,10 @@ class Call:
         return (*self.score.tensors, *self.weigh.tensors, *(() if self.bias is None else self.bias.tensors))
 
     @property
-    def watched(self) -> tuple[Tensor, ...]:
+    def constants(self) -> tuple[Tensor, ...]:
         """What a backward pass reads again and has no gradient: torch stops it where one was changed in between."""
         # tensors of inference mode do not count their changes
-        return tuple(t for t in self.mask.held if not t.is_inference())
+        return tuple(t for t in self.mask.all_tensors if not t.is_inference())
 
     def keep(self, tile: Tile) -> Tensor | None:
         """What dropout multiplies the tile's weights by, or None without dropout."""

@@ -161,7 +161,7 @@ def _complain(term: Term, sizes: Sizes) -> str | None:
         return term.complain(sizes)
     except RuntimeError:
         # a nested tensor does not even have a shape; to look for one takes time that a small call does not have
-        if any(x.is_nested for x in term.held):
+        if any(x.is_nested for x in term.all_tensors):
             name = type(term).__name__
             return f"{name} must hold a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor)."
         raise

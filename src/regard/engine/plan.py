@@ -20,13 +20,13 @@ class Backend(Protocol):
     # False: (b, h, n, d), (b, g, m, c) and (b, g, m, e) in the caller's dtype, with the call as it is
     LIFTS: bool
     # True: NaN and infinity under a mask are its own affair; False: `attend` takes them out before
-    HEALS: bool
+    HANDLES_NAN: bool
     # True: its gradient can be differentiated; False: `attend` has `tiled` do that
-    TWICE: bool
+    TWICE_DIFFERENTIABLE: bool
     # True: torch multiplies in `run`, by what autocast would change; False: nowhere but in what a score makes of rows
-    CASTS: bool
+    AUTOCASTS: bool
     # True: a compiler may see `run`, its kernels being operators of torch; False: the call as a whole is one
-    TRACES: bool
+    TRACEABLE: bool
 
     @property
     def errs(self) -> Callable[[Call, Tensor, Tensor, Tensor], bool] | None:

@@ -18,8 +18,8 @@ from regard.core import RegardError, Score
 from regard.core.bits import draw_number
 from regard.core.closures import probe
 from regard.engine.check import Terms
-from regard.engine.mapped import Mapped, check_batched
 from regard.engine.run import run_seeded
+from regard.engine.vmap import Vmapped, check_batched
 from regard.weigh import Hard
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -37,7 +37,7 @@ def attend_transformed(
 ) -> Tensor:  # fmt: skip
     """`attend` of these terms, as one operation that transforms pass through."""
     score, weigh, mask, bias = terms
-    held = [x for term in terms if term is not None for x in term.held]
+    held = [x for term in terms if term is not None for x in term.all_tensors]
     if type(score).prepare is Score.prepare:
         _check_closure(score, query, key, held)
     # as inputs: vmap decides whether its samples share them
@@ -49,7 +49,12 @@ def attend_transformed(
 
     def run(drawn: Tensor, seed: Tensor, query: Tensor, key: Tensor, value: Tensor, *held: Tensor) -> tuple[Tensor]:
         rest = iter(held)
-        own = score.holding(rest), weigh.holding(rest), mask.holding(rest), None if bias is None else bias.holding(rest)
+        own = (
+            score.with_all_tensors(rest),
+            weigh.with_all_tensors(rest),
+            mask.with_all_tensors(rest),
+            None if bias is None else bias.with_all_tensors(rest),
+        )
         if isinstance(own[1], Hard) and own[1].draws:
             own = own[0], replace(own[1], seed=int(drawn)), *own[2:]
         # with gradients the call is made once more, which observers were told of
@@ -58,7 +63,7 @@ def attend_transformed(
 
     given = [drawn, seed, query, key, value, *held]
     learns = tuple(at for at, x in enumerate(given) if at > 1 and x.is_floating_point())
-    out: Tensor = _Whole.apply(run, learns, *given)[0]  # type: ignore[no-untyped-call]
+    out: Tensor = _Operation.apply(run, learns, *given)[0]  # type: ignore[no-untyped-call]
     return out
 
 
@@ -78,7 +83,7 @@ def _check_closure(score: Score, query: Tensor, key: Tensor, held: Sequence[Tens
             )
 
 
-class _Whole(Mapped):
+class _Operation(Vmapped):
     """A function of plain tensors as one operation; `learns` are the arguments that have gradients."""
 
     @staticmethod
@@ -110,7 +115,7 @@ class _Whole(Mapped):
 def _differentiate(ctx: Any, args: Sequence[Tensor], run: Run, more: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """A derivative of the operation, at the same arguments and along `more`."""
     learns = (*ctx.learns, *range(len(args), len(args) + len(more)))
-    made: tuple[Tensor, ...] = _Whole.apply(run, learns, *args, *more)  # type: ignore[no-untyped-call]
+    made: tuple[Tensor, ...] = _Operation.apply(run, learns, *args, *more)  # type: ignore[no-untyped-call]
     return made
 
 

@@ -43,7 +43,7 @@ class Seen:
             elif isinstance(part, Tensor):
                 found.append(part)
             elif isinstance(part, Term):
-                found += part.held
+                found += part.all_tensors
         return found
 
 

@@ -28,7 +28,7 @@ class Edges(Mask):
     queries: Tensor
     keys: Tensor
     # they are sorted
-    looks = True
+    is_data_dependent = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -24,7 +24,7 @@ from regard.engine.tiles.function import attend_by_tiles
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
 errs = None
 # fused features never reach memory, so tiles are larger than those of `tiled`
 BUDGET = 2**19

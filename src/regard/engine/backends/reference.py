@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.engine.call import Call, Cost
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
 errs = None
 
 

@@ -17,7 +17,7 @@ from regard.score import Dot
 from regard.weigh import Softmax
 
 # torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = False, False, False, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = False, False, False, True, False
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own

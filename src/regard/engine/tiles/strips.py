@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.core import Tile
-from regard.engine.mapped import Mapped, check_batched
 from regard.engine.tiles.layout import lay_out
 from regard.engine.tiles.work import Work, cut_keys, cut_queries
+from regard.engine.vmap import Vmapped, check_batched
 
 Cut = Callable[[Tensor, Tile], Tensor]
 Parts = Sequence[Tensor | None]
@@ -56,7 +56,7 @@ def vjp(piece: Piece) -> Piece:
     return Piece(piece.takes + piece.gives, piece.takes, compute, piece.order + 1)
 
 
-class Strips(Mapped):
+class Strips(Vmapped):
     """A piece summed over all strips: an operation that is differentiable as often as one likes."""
 
     @staticmethod
@@ -83,7 +83,7 @@ class Strips(Mapped):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.work, ctx.piece, *args = inputs
-        ctx.save_for_backward(*args, *ctx.work.watched)
+        ctx.save_for_backward(*args, *ctx.work.constants)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -98,7 +98,7 @@ def _take_whole(x: Tensor, tile: Tile) -> Tensor:
 
 
 def _attend(work: Work, row: Tile, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:
-    work = work.holding(tensors)
+    work = work.with_tensors(tensors)
     call = work.call
     scores = work.pair(query, key, *work.of_heads(row)).to(value.dtype)
     if call.bias is not None:

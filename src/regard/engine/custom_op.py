@@ -20,7 +20,7 @@ from regard.engine.run import run_seeded
 from regard.score import Custom
 
 
-class Luggage:
+class Packed:
     """Terms taken apart: a text, and lists of what stands in it."""
 
     def __init__(self, *terms: Term | None) -> None:
@@ -53,7 +53,7 @@ class Luggage:
         return f'{{"integer":{len(self.integers) - 1}}}'
 
 
-def can_travel(term: Term | None) -> bool:
+def can_pack(term: Term | None) -> bool:
     """Whether a term is the library's own, and neither it nor a part of it holds a function or a generator."""
     if term is None:
         return True
@@ -63,7 +63,7 @@ def can_travel(term: Term | None) -> bool:
         value = getattr(term, field.name)
         if isinstance(value, torch.Generator) or (callable(value) and not isinstance(value, Term | Tensor)):
             return False
-        if isinstance(value, Term) and not can_travel(value):
+        if isinstance(value, Term) and not can_pack(value):
             return False
     return True
 
@@ -76,8 +76,8 @@ def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], number
     """The terms again.
 
     >>> from regard.mask import Window
-    >>> bag = Luggage(Window(2, 0), None)
-    >>> unpack(bag.text, bag.tensors, bag.integers, bag.numbers)
+    >>> packed = Packed(Window(2, 0), None)
+    >>> unpack(packed.text, packed.tensors, packed.integers, packed.numbers)
     (Window(before=2, after=0), None)
     """
     found = {"tensor": tensors, "integer": integers, "number": numbers}
@@ -103,14 +103,14 @@ def _find(name: str) -> type[Term]:
     return rest[-1]
 
 
-def attend_whole(
+def attend_as_operator(
     query: Tensor, key: Tensor, value: Tensor, terms: Sequence[Term | None], options: dict[str, Any]
 ) -> Tensor:
     """`attend` of these terms in (score, weigh, mask, bias) with `dropout`, `seed` and `backend`."""
-    bag = Luggage(*terms)
+    packed = Packed(*terms)
     dropout, seed, backend = options["dropout"], options["seed"], options["backend"]
     out: Tensor = _attend(
-        query, key, value, bag.tensors, bag.text, bag.integers, bag.numbers, float(dropout), seed, backend
+        query, key, value, packed.tensors, packed.text, packed.integers, packed.numbers, float(dropout), seed, backend
     )
     return out
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core import RegardError
 
 
-class Mapped(torch.autograd.Function):
+class Vmapped(torch.autograd.Function):
     """An operation written as `forward` and `setup_context`, with a rule for `torch.vmap`."""
 
     @classmethod
