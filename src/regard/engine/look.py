@@ -54,10 +54,10 @@ class Look:
     chosen: Int[Tensor, " chosen"]
     # the call's terms in words
     terms: str = ""
-    # with keep=True, weight(i, j) is exp(query_i · key_j − stat_i) for spans[i, 0] <= j < spans[i, 1], else zero
+    # with keep=True, weight(i, j) is exp(query_i · key_j − logsumexp_i) for spans[i, 0] <= j < spans[i, 1], else zero
     query: Float[Tensor, "*p i d"] | None = None
     key: Float[Tensor, "*b g j d"] | None = None
-    stat: Float[Tensor, "*p i"] | None = None
+    logsumexp: Float[Tensor, "*p i"] | None = None
     spans: Int[Tensor, "*p i two"] | None = None
     # why these four are not there
     why: str = "not kept: look(…, keep=True) keeps query and key"
@@ -119,12 +119,12 @@ def look(
     is_fused = _has_kernel(call, wanted, backend)
     with torch.autocast(sizes.device.type, enabled=False):
         kept: dict[str, Any] = keep_rows(call, query, key) if keep else {}
-        has_stat = "query" in kept
+        has_logsumexp = "query" in kept
         if is_fused:
-            found = fused.run(call, query, key, wanted, has_stat)
+            found = fused.run(call, query, key, wanted, has_logsumexp)
         else:
             lifted, query, key, _ = lift(call, query, key, value)
-            found = walk(lifted, query, key, wanted, has_stat)
+            found = walk(lifted, query, key, wanted, has_logsumexp)
     shown: dict[str, Any] = {
         name: _unfold(x, sizes) if isinstance(x, Tensor) else x for name, x in (found | kept).items()
     }

@@ -18,8 +18,10 @@ from regard.core.files import write_whole
 from regard.engine.look import Look
 
 FORMAT = "regard.seen.1"
-_KEPT = "query", "key", "stat", "spans"
+_KEPT = "query", "key", "logsumexp", "spans"
 _TENSORS = tuple(field.name for field in fields(Look) if field.name not in ("terms", "why"))
+# what version 0.1.0 called it in its files
+_EARLIER = {"logsumexp": "stat"}
 _DTYPES = {"top_keys": (torch.int64,), "chosen": (torch.int64,), "spans": (torch.int32,)}
 # the fewest that each can have
 _AXES = {"entropy": 1, "received": 1, "top_keys": 2, "map": 2, "query": 2, "key": 2}
@@ -65,9 +67,11 @@ def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]
             _check_head(said)
             looks = []
             for number, entry in enumerate(said["entries"]):
-                mine = {field for field in _TENSORS if f"{number}.{field}" in names}
-                found = {field: file.get_tensor(f"{number}.{field}") for field in mine}
-                names -= {f"{number}.{field}" for field in mine}
+                called = {field: f"{number}.{field}" for field in _TENSORS}
+                called |= {field: old for field, name in _EARLIER.items() if (old := f"{number}.{name}") in names}
+                called = {field: name for field, name in called.items() if name in names}
+                found = {field: file.get_tensor(name) for field, name in called.items()}
+                names -= set(called.values())
                 _check_look(found)
                 looks.append(Look(**found, terms=entry["terms"], why=entry["why"]))
             if names:
@@ -128,7 +132,7 @@ def _check_look(found: dict[str, Tensor]) -> None:
     m, k, count = found["received"].shape[-1], found["top_keys"].shape[-1], len(found["chosen"])
     r, c = found["map"].shape[-2:]
     d = found["query"].shape[-1] if "query" in found else 0
-    rows = dict.fromkeys(("entropy", "peak", "total", "first", "local", "distance", "stat"), (n,))
+    rows = dict.fromkeys(("entropy", "peak", "total", "first", "local", "distance", "logsumexp"), (n,))
     pairs = {"top_keys": (n, k), "top_weights": (n, k), "received": (m,), "map": (r, c), "rows": (count, m)}
     for name, own in (rows | pairs | {"query": (n, d), "spans": (n, 2)}).items():
         if name in found and tuple(found[name].shape) != (*lead, *own):

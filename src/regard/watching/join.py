@@ -49,18 +49,18 @@ def stack(looks: list[Look], cells: int) -> Look:
     kept = [rows for look in looks if (rows := _take(look)) is not None]
     if len(kept) < len(looks):
         return Look(**found, why=next(look.why for look in looks if _take(look) is None))
-    query, key, stat, spans = zip(*kept, strict=True)
+    query, key, logsumexp, spans = zip(*kept, strict=True)
     # a cache only grows: the last step has the keys of all
     longest = max(key, key=lambda x: x.shape[-2])
-    found |= {"query": torch.cat(query, -2), "stat": torch.cat(stat, -1), "spans": torch.cat(spans, -2)}
+    found |= {"query": torch.cat(query, -2), "logsumexp": torch.cat(logsumexp, -1), "spans": torch.cat(spans, -2)}
     return Look(**found, key=longest, why="")
 
 
 def _take(look: Look) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Query, key, stat and spans of a look that kept them."""
-    if look.query is None or look.key is None or look.stat is None or look.spans is None:
+    """Query, key, logsumexp and spans of a look that kept them."""
+    if look.query is None or look.key is None or look.logsumexp is None or look.spans is None:
         return None
-    return look.query, look.key, look.stat, look.spans
+    return look.query, look.key, look.logsumexp, look.spans
 
 
 def _widen(x: Tensor, size: int, value: float = 0.0) -> Tensor:

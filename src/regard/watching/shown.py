@@ -87,16 +87,16 @@ def _list(look: Look, sizes: Sizes, rows: Rows, window: int) -> Iterator[Said]:
         yield "map", cut(look.map, 2), of_blocks
     if n == 1:
         yield "received", fold(look.received, 1)[rows.b, rows.h], [exact, rounded]
-    if look.query is not None and look.key is not None and look.stat is not None and look.spans is not None:
+    if look.query is not None and look.key is not None and look.logsumexp is not None and look.spans is not None:
         key = look.key.reshape(sizes.b, -1, m, look.key.shape[-1])
         served = sizes.h // key.shape[1]
         spans = look.spans.expand(*look.entropy.shape, 2)
         start, stop = cut(spans, 2).unsqueeze(1).unbind(-1)
         place = torch.arange(m, device=away.device)
-        query, stat = cut(look.query, 2).double(), cut(look.stat, 1).double()
+        query, logsumexp = cut(look.query, 2).double(), cut(look.logsumexp, 1).double()
         # one row after the other: the keys of all of them are many
         scores = torch.stack([key[b, h // served].double() @ q for b, h, q in zip(rows.b, rows.h, query, strict=True)])
-        kept = (scores - stat.unsqueeze(-1)).exp().masked_fill((place < start) | (place >= stop), 0.0)
+        kept = (scores - logsumexp.unsqueeze(-1)).exp().masked_fill((place < start) | (place >= stop), 0.0)
         yield "kept", kept, [exact, rounded]
 
 
