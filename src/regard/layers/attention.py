@@ -20,7 +20,7 @@ T = TypeVar("T", bound=object)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LastCall:
     """What the weights of a call are made of, without gradients: O(n) numbers, and what the caller holds anyway."""
 
     query: Tensor
@@ -61,7 +61,7 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: Seen | None = None
+        self._last_call: LastCall | None = None
         self._weights: Tensor | None = None
 
     @property
@@ -77,9 +77,9 @@ class Attention(nn.Module):
             )
         return self._weights
 
-    def _recall(self) -> Seen | None:
+    def _recall(self) -> LastCall | None:
         """The last call, unless what it was given is no longer the same."""
-        seen = self._seen
+        seen = self._last_call
         if seen is not None and seen.versions and seen.versions != _list_versions(seen):
             raise RegardError(
                 f"{type(self).__name__} attention_weights cannot be made any more: what the call was given has been"
@@ -104,14 +104,16 @@ class Attention(nn.Module):
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
             # the draw of this call, also when it is looked at
             weigh = replace(weigh, seed=draw_seed(weigh.generator))
-        self._seen = self._weights = None
+        self._last_call = self._weights = None
         if self.shows_weights:
             most = query.numel() + key.numel()
             rows = query.detach(), key.detach()
-            self._seen = Seen(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
+            self._last_call = LastCall(
+                *rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most)
+            )
             if not torch.compiler.is_compiling():
                 # frozen for others: to make it anew takes longer than all else here
-                object.__setattr__(self._seen, "versions", _list_versions(self._seen))
+                object.__setattr__(self._last_call, "versions", _list_versions(self._last_call))
         rate = dropout if self.training else 0.0
         terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
         return attend(query, key, value, **terms, dropout=rate, backend=backend)
@@ -140,7 +142,7 @@ class Attention(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files are of the layer, not of its last call."""
-        return {**self.__dict__, "_seen": None, "_weights": None}
+        return {**self.__dict__, "_last_call": None, "_weights": None}
 
 
 def _copy(term: T, most: int) -> T:
@@ -159,6 +161,6 @@ def _take(x: Tensor, most: int) -> Tensor:
     return x.detach().clone() if x.numel() <= most else x.detach()
 
 
-def _list_versions(seen: Seen) -> tuple[int, ...]:
+def _list_versions(seen: LastCall) -> tuple[int, ...]:
     # tensors of inference mode are not counted, nor can they be changed outside of it
     return tuple(0 if x.is_inference() else x._version for x in seen.list_tensors())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.bias import Alibi, Dense, Relative
 from regard.bias.alibi import list_slopes
 from regard.core import RegardError
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 
 
 class RelativeBias(nn.Module):

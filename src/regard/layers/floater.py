@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.extras import install
 from regard.layers.inputs import check_rate
-from regard.layers.order import check_count, check_offset, check_sequence, find_positions
+from regard.layers.positional import check_count, check_offset, check_sequence, find_positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.core import RegardError
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 from regard.layers.spelling import check_letters
 
 # a prime below 2**31, and a factor that keeps products of the two within 64 bits

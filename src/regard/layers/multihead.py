@@ -112,7 +112,7 @@ class MultiHeadAttention(Attention):
     ) -> tuple[Tensor, Callable[[], Tensor]]:  # fmt: skip
         """What `forward` gives, and what makes its weights, with gradients."""
         if not self.batch_first:
-            queries, keys, values = change_rows(_turn, queries, keys, values)
+            queries, keys, values = change_rows(_swap_batch, queries, keys, values)
         check_rows(self, queries, "queries", "query_size", self.query_size)
         if cache is not None and not isinstance(cache, Cache):
             raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
@@ -241,7 +241,7 @@ class SelfAttention(MultiHeadAttention):
         weigh: Weigh | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        check_rows(self, X if self.batch_first else _turn(X), "X", "num_hiddens", self.num_hiddens)
+        check_rows(self, X if self.batch_first else _swap_batch(X), "X", "num_hiddens", self.num_hiddens)
         if cache is not None and cache.is_static:
             raise RegardError("SelfAttention adds keys at each step: take a Cache() that is not static.")
         return super().forward(X, X, X, valid_lens, mask=mask, bias=bias, score=score, weigh=weigh, cache=cache)
@@ -290,7 +290,7 @@ def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:
     return valid_lens if known and known[1] <= most else valid_lens.clamp(max=most)
 
 
-def _turn(rows: Any) -> Any:
+def _swap_batch(rows: Any) -> Any:
     """(positions, batch, width) as (batch, positions, width); what is no such tensor is complained about later."""
     return rows.transpose(0, 1) if isinstance(rows, Tensor) and rows.ndim > 1 else rows
 

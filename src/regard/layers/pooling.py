@@ -10,8 +10,8 @@ from regard.core import RegardError
 from regard.engine import attend
 from regard.layers.attention import Attention
 from regard.layers.inputs import check_rate, check_rows, join_dtypes
-from regard.layers.order import check_count
 from regard.layers.padding import clear_padding, find_valid
+from regard.layers.positional import check_count
 from regard.mask import Allowed, Full
 from regard.weigh import Hard, Softmax
 

@@ -8,8 +8,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import RegardError
 from regard.layers.inputs import check_rate, check_rows
-from regard.layers.order import check_count
 from regard.layers.padding import clear_padding, find_valid
+from regard.layers.positional import check_count
 
 
 class GRULayers(nn.Module):

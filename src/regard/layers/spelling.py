@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from regard.core import RegardError
 from regard.layers.inputs import check_rate
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 from regard.mask.integer import misfit_integers
 
 

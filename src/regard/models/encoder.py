@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.layers.blocks import EncoderBlock, PositionWiseFFN
-from regard.layers.convolved import ConvLayers
+from regard.layers.conv_layers import ConvLayers
 from regard.layers.grams import Grams
 from regard.layers.inputs import check_rows
 from regard.layers.padding import clear_padding, find_valid
@@ -22,7 +22,7 @@ from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask.integer import vouch
 from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
-from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, start
+from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, initialise
 from regard.models.pretrained import Pretrained
 from regard.models.word_head import WordHead
 
@@ -69,14 +69,14 @@ class Encoder(Pretrained):
         self.pooler = nn.Linear(d, d) if config.has_pooler else None
         self.next_sentence = nn.Linear(d, 2) if config.has_next else None
         std = config.start_std or (None if config.scales_embedding else 0.02)
-        self.apply(lambda module: start(module, std))
+        self.apply(lambda module: initialise(module, std))
         # these start in their own way
         has_letters, has_grams = (config.num_characters > 0 and config.spelling in (x, "both") for x in SPELLINGS[:2])
         self.spelling = Spelling(config.num_characters, d) if has_letters else None
         self.grams = Grams(config.num_grams, d) if has_grams else None
         if self.grams is not None:
             # as large as what they are added to
-            start(self.grams.embedding, (std or d**-0.5) * (d**0.5 if config.scales_embedding else 1.0))
+            initialise(self.grams.embedding, (std or d**-0.5) * (d**0.5 if config.scales_embedding else 1.0))
         learns = config.needs_pooling and config.pooling in ("soft", "hard")
         self.pooling = AttentionPooling(d, config.pooling) if learns else None
         for module in self.modules():

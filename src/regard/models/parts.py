@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.multihead import MultiHeadAttention
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask.integer import misfit_integers
 from regard.weigh import WEIGHS
@@ -65,7 +65,7 @@ def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBi
 
 
 @torch.no_grad()
-def start(module: nn.Module, std: float | None = None) -> None:
+def initialise(module: nn.Module, std: float | None = None) -> None:
     """Draw a module's own weights: Xavier's uniform draw with biases of zero, embeddings of deviation `std` or 1/√d."""
     if isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)

@@ -22,7 +22,7 @@ from regard.models.parts import (
     check_ids,
     describe,
     encode_positions,
-    start,
+    initialise,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.transformer_config import PRESETS, Config
@@ -124,7 +124,7 @@ class Transformer(Pretrained):
             ffn.dropout.p = config.ffn_dropout
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
-        self.apply(start)
+        self.apply(initialise)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

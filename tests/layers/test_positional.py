@@ -11,7 +11,7 @@ from torch import nn
 from regard import attend
 from regard.core import RegardError
 from regard.layers.biases import AlibiBias, DenseBias, RelativeBias
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask import Causal
 from regard.score import Dot
