@@ -68,7 +68,7 @@ class _Two(Mask):
         return self.one.is_data_dependent or self.other.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.complain(sizes) or self.other.complain(sizes)
+        return self.one.find_misfit(sizes) or self.other.find_misfit(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes), self.other.settle(sizes))
@@ -140,7 +140,7 @@ class Not(Mask):
         return self.one.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.complain(sizes)
+        return self.one.find_misfit(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes))

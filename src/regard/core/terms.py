@@ -75,7 +75,7 @@ class Term:
         values = {field.name: getattr(self, field.name) for field in self._fields}
         return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_tensors(value)})
 
-    def complain(self, sizes: Sizes) -> str | None:
+    def find_misfit(self, sizes: Sizes) -> str | None:
         """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
         for name, kinds, plain in self._fields:
             value = getattr(self, name)

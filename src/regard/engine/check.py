@@ -148,7 +148,7 @@ def check_terms(
 ) -> None:
     """Each term's own complaint about this call, raised."""
     for term in (score, weigh, mask, bias):
-        if term is not None and (problem := _complain(term, sizes)):
+        if term is not None and (problem := _find_misfit(term, sizes)):
             raise RegardError(problem)
     if (type(dropout) is not float and misfit_kind("dropout", dropout, (float,))) or not 0.0 <= dropout < 1.0:
         raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
@@ -156,9 +156,9 @@ def check_terms(
         raise RegardError(problem)
 
 
-def _complain(term: Term, sizes: Sizes) -> str | None:
+def _find_misfit(term: Term, sizes: Sizes) -> str | None:
     try:
-        return term.complain(sizes)
+        return term.find_misfit(sizes)
     except RuntimeError:
         # a nested tensor does not even have a shape; to look for one takes time that a small call does not have
         if any(x.is_nested for x in term.all_tensors):

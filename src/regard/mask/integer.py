@@ -54,7 +54,7 @@ def misfit_integers(
     return None
 
 
-def vouch(values: Tensor | None, low: int, high: int) -> None:
+def assert_range(values: Tensor | None, low: int, high: int) -> None:
     """Let a GPU itself stop, when it comes to it, unless these lie within [low, high]; nobody looks at them again.
 
     To look at a number is to wait for all that the GPU has yet to do. What lies elsewhere, or was looked at before, is

@@ -20,7 +20,7 @@ from regard.layers.padding import clear_padding, find_valid
 from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
-from regard.mask.integer import vouch
+from regard.mask.integer import assert_range
 from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
 from regard.models.parts import bias_positions, build_attention, build_rotary, check_ids, encode_positions, initialise
 from regard.models.pretrained import Pretrained
@@ -116,7 +116,7 @@ class Encoder(Pretrained):
         """Hidden states; rows of padding are zeros. `types` None means all are of type 0."""
         check_ids("Encoder", "ids", ids, self.config.vocab_size)
         # all layers ask for the same lengths
-        vouch(valid_lens, 0, ids.shape[1])
+        assert_range(valid_lens, 0, ids.shape[1])
         valid = find_valid(self, ids, valid_lens, mask)
         X = self._embed(ids, spelling, types, valid)
         if self.config.kind != "attention":
@@ -247,7 +247,7 @@ class Encoder(Pretrained):
         if mask is not None and valid is not None:
             order = (~valid).long().argsort(dim=1, stable=True)
             X, back, valid_lens = _take(X, order), order.argsort(dim=1), valid.sum(1)
-            vouch(valid_lens, 0, X.shape[1])
+            assert_range(valid_lens, 0, X.shape[1])
         for layer in self.layers:
             X = layer(X, valid_lens)
         X = clear_padding(self.norm(X if back is None else _take(X, back)), valid)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from regard.core import RegardError
 from regard.layers.blocks import DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
-from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
+from regard.mask.integer import assert_range, misfit_integers, recall_range, remember_range
 from regard.models.config import POSITIONS
 from regard.models.parts import (
     bias_positions,
@@ -145,7 +145,7 @@ class Transformer(Pretrained):
         """The encoder's outputs; rows past `source_lens` mean nothing."""
         X = self._embed(source, "source", self.embedding, self.encoder_position, 0)
         # all layers ask for the same lengths
-        vouch(source_lens, 0, source.shape[1])
+        assert_range(source_lens, 0, source.shape[1])
         bias = None if self.encoder_bias is None else self.encoder_bias()
         for block in self.encoder:
             X = block(X, source_lens, bias=bias)

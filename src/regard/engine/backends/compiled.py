@@ -52,10 +52,10 @@ def estimate(call: Call) -> Cost:
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, pair = call.score.prepare(query, key)
-    return attend_by_tiles(Work(call, Fused(pair), STEPS, BUDGET, pair.tensors), query, key, value)
+    return attend_by_tiles(Work(call, CompiledPair(pair), STEPS, BUDGET, pair.tensors), query, key, value)
 
 
-class Fused(Pair):
+class CompiledPair(Pair):
     """Another pair in the form that a compiler fuses."""
 
     def __init__(self, pair: Pair) -> None:
@@ -87,8 +87,8 @@ def _gradients(
 
 
 def _backward(
-    pair: Fused, weigh: Online | Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
-    extras: steps.Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None,
+    pair: CompiledPair, weigh: Online | Pointwise, query: Tensor, key: Tensor, value: Tensor,
+    tensors: tuple[Tensor, ...], extras: steps.Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None,
 ) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
     bias, allowed, keep = extras
     scores = pair.fill(query, key, *tensors).to(value.dtype)
@@ -106,7 +106,7 @@ def _pointwise(*args: Any) -> Any:
 
 
 def _row(
-    pair: Fused, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    pair: CompiledPair, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
     extras: steps.Extras, tile: Tile,
 ) -> Tensor:  # fmt: skip
     # solving a row is sorting, which no compiler fuses: the scores are compiled, the rest runs as it is
@@ -116,7 +116,7 @@ def _row(
     return steps.zero_out(weigh.solve(steps.mask_scores(scores, allowed), tile), None, keep) @ value
 
 
-def _step_backward(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
+def _step_backward(pair: CompiledPair, weigh: Online | Pointwise | Row, *args: Any) -> Any:
     if pair.closes_over:
         # a compiler differentiates by arguments: what a function closes over would be missed
         return steps.backward(pair.pair, weigh, *args)
