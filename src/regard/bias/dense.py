@@ -1,4 +1,4 @@
-"""A bias written out in full."""
+"""A bias given as a tensor."""
 
 from __future__ import annotations
 

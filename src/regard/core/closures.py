@@ -1,4 +1,4 @@
-"""Tiles by a function of queries and keys alone, with gradients for every tensor that it uses."""
+"""Scores given as a plain function: their tiles, with gradients for every tensor that it closes over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Captured(TorchFunctionMode):
 def probe(
     function: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, *known: Tensor
 ) -> tuple[_Captured, list[Source]]:
-    """What a function closes over besides the known, and draws from, when called with one query and one key."""
+    """The tensors that a function closes over, and the generators it draws from, by a call with one query and key."""
     rows = [x[..., :1, :] for x in (query, key)]
     seen = _Captured((query, key, *rows, *known))
 
@@ -96,7 +96,10 @@ def _untangle(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 class Closure(Pair):
-    """A tile by a score's definition alone. All heads at once: what it holds or closes over may be laid out by head."""
+    """The `Pair` of a score that has only its definition, with gradients by autograd.
+
+    It is given all heads at once, since what it holds or closes over may lead with a head axis.
+    """
 
     keeps_heads = True
 
@@ -154,7 +157,7 @@ class Closure(Pair):
 
 
 def check_scores(scores: object, query: Tensor, key: Tensor) -> None:
-    """Complain unless these are a number for each pair of a tile."""
+    """Raise unless a score function returned one number for each pair of a tile."""
     shape = (*query.shape[:-1], key.shape[-2])
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__

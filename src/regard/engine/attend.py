@@ -1,4 +1,4 @@
-"""The one function."""
+"""The one attention function, `attend`, and `explain`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def explain(
 
 
 def _check_meta(call: Call, backend: str, terms: Terms) -> None:
-    """Complain where a named backend does not take tensors without numbers, or a caller's function would need some."""
+    """Raise where a named backend does not take tensors without numbers, or a caller's function would need some."""
     plan(call, backend)
     for term in terms:
         if not can_pack(term):

@@ -1,4 +1,4 @@
-"""A call as one operator of torch, so that `torch.compile` does not break its graph at it.
+"""`attend` as one custom operator of torch, so that `torch.compile` does not break its graph at it.
 
 Backends look at numbers before they choose their way (poison.py, `sdpa.errs`, the spans of masks), which no graph can
 hold. Within a compiled function the whole call is therefore opaque. Terms travel as a text with places for tensors and
@@ -21,7 +21,7 @@ from regard.score import Custom
 
 
 class Packed:
-    """Terms taken apart: a text, and lists of what stands in it."""
+    """Terms serialised for an operator: a text, and lists of the tensors and numbers in it."""
 
     def __init__(self, *terms: Term | None) -> None:
         self.tensors: list[Tensor] = []
@@ -54,7 +54,7 @@ class Packed:
 
 
 def can_pack(term: Term | None) -> bool:
-    """Whether a term is the library's own, and neither it nor a part of it holds a function or a generator."""
+    """Whether a term can be serialised: the library's own, without functions or generators in it or its parts."""
     if term is None:
         return True
     if isinstance(term, Custom) or not type(term).__module__.startswith("regard."):
@@ -73,7 +73,7 @@ def _name(cls: type[Term]) -> str:
 
 
 def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], numbers: Sequence[float]) -> tuple[Any, ...]:
-    """The terms again.
+    """The terms that were packed.
 
     >>> from regard.mask import Window
     >>> packed = Packed(Window(2, 0), None)
@@ -95,7 +95,7 @@ def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], number
 
 @lru_cache
 def _find(name: str) -> type[Term]:
-    """The class of that name, which is there, since a term of it was taken apart."""
+    """The class of that name, which is there, since a term of it was packed."""
     rest: list[type[Term]] = [Term]
     while _name(rest[-1]) != name:
         cls = rest.pop()
@@ -106,7 +106,7 @@ def _find(name: str) -> type[Term]:
 def attend_as_operator(
     query: Tensor, key: Tensor, value: Tensor, terms: Sequence[Term | None], options: dict[str, Any]
 ) -> Tensor:
-    """`attend` of these terms in (score, weigh, mask, bias) with `dropout`, `seed` and `backend`."""
+    """`attend` of (score, weigh, mask, bias) as one operator; `options` are `dropout`, `seed` and `backend`."""
     packed = Packed(*terms)
     dropout, seed, backend = options["dropout"], options["seed"], options["backend"]
     out: Tensor = _attend(

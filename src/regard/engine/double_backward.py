@@ -1,4 +1,4 @@
-"""Second derivatives for backends that have but the first: `tiled` makes them."""
+"""Double backward for backends with first derivatives alone: `tiled` computes the second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def differentiate_by(
 ) -> Tensor:
     """`out` with its own gradient, or with that of `run(*tensors)` where the gradient is to be differentiated.
 
-    `constants` are what `run` reads besides: torch stops it where one was changed in between.
+    `constants` are what `run` reads besides: autograd raises where one was changed in place.
     """
     made: Tensor = _DoubleBackward.apply(out, run, constants, *tensors)  # type: ignore[no-untyped-call]
     return made

@@ -1,4 +1,4 @@
-"""What the weights of a call look like, by streaming: who attends to whom and how sharply, never n×m numbers."""
+"""Statistics of attention weights by streaming: entropy, top keys, a map and more, never n×m numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from regard.weigh import Softmax
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Statistics of a call's weights, before dropout; `look` makes it. Leading axes and heads are the caller's own.
+    """Statistics of attention weights, before dropout; `look` makes it. Leading axes and heads are the caller's own.
 
     Shares are a row's weights over their sum (of magnitudes, where some are negative). Query i stands at key
     i + m − n: positions align at the end.
@@ -133,7 +133,7 @@ def look(
 
 
 def _has_kernel(call: Call, wanted: Wanted, backend: str) -> bool:
-    """Whether kernels do it; a complaint where they were asked for and cannot."""
+    """Whether Triton's kernels make the look; raises where they were asked for and cannot."""
     if backend not in ("auto", "tiled", "fused"):
         raise RegardError(f"look backend must be 'auto', 'tiled' or 'fused', got {backend!r}.")
     if backend == "tiled" or (backend == "auto" and call.sizes.device.type != "cuda"):

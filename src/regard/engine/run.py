@@ -1,4 +1,4 @@
-"""A planned call carried out: rows folded and lifted, NaN under a mask taken out, a backend, and those who are told."""
+"""Running a planned call: shapes folded, rows lifted, NaN under a mask taken out, a backend run, observers told."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_seeded(
 
 
 def _draw(call: Call, generator: torch.Generator | None) -> Call:
-    """The call with its seeds, drawn only now: a call that is refused leaves the generator as it was."""
+    """The call with its random seeds, drawn only now: a call that is refused leaves the generator as it was."""
     weigh = call.weigh.settle(call.sizes)
     if weigh is call.weigh and not call.dropout:
         return call

@@ -26,7 +26,7 @@ Run = Callable[..., tuple[Tensor, ...]]
 
 
 def is_transformed() -> bool:
-    """Whether a transform of functions, or a level of forward-mode derivatives, is under way."""
+    """Whether a transform of torch.func, or forward-mode differentiation, is active."""
     active: bool = torch._C._are_functorch_transforms_active()
     return active or forward_ad._current_level >= 0
 
@@ -35,7 +35,7 @@ def attend_transformed(
     query: Tensor, key: Tensor, value: Tensor, terms: Terms, dropout: float,
     generator: torch.Generator | None, backend: str,
 ) -> Tensor:  # fmt: skip
-    """`attend` of these terms, as one operation that transforms pass through."""
+    """`attend` of these terms, as one operation that transforms of torch.func pass through."""
     score, weigh, mask, bias = terms
     held = [x for term in terms if term is not None for x in term.all_tensors]
     if type(score).prepare is Score.prepare:
@@ -133,7 +133,7 @@ def _vjp(run: Run, wanted: Sequence[int], count: int) -> Run:
 
 
 def _jvp(run: Run, moved: Sequence[int], count: int) -> Run:
-    """How far the results move with the arguments: the transpose of the transpose, which is linear in what it takes."""
+    """The Jacobian-vector product, as the vector-Jacobian product of the vector-Jacobian product."""
 
     def forward(*args: Tensor) -> tuple[Tensor, ...]:
         keep = torch.is_grad_enabled()

@@ -1,4 +1,4 @@
-"""What every attention layer has: one `attend` call, and a look at its weights afterwards."""
+"""The base class of attention layers: one call of `attend`, and its weights to look at afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=object)
 
 @dataclass(frozen=True, eq=False)
 class LastCall:
-    """What the weights of a call are made of, without gradients: O(n) numbers, and what the caller holds anyway."""
+    """What the weights of a layer's last call are recomputed from, without gradients: its query, key and terms."""
 
     query: Tensor
     key: Tensor
@@ -33,7 +33,7 @@ class LastCall:
     versions: tuple[int, ...] = ()
 
     def list_tensors(self) -> list[Tensor]:
-        """Every tensor that is still the caller's."""
+        """Every tensor that is still the caller's, who may change it in place."""
         found = [self.query, self.key]
         for part in (self.score, self.weigh, self.mask, self.bias):
             if isinstance(part, Custom):
@@ -68,8 +68,8 @@ class Attention(nn.Module):
     def attention_weights(self) -> Tensor | None:
         """The weights of the last call, (batch, queries, keys) or (batch, heads, queries, keys), before dropout.
 
-        They are made when first read, and not at all if nobody asks; None before the first call. Between the call and
-        the first look its inputs must not be changed in place, nor what a function given as score closes over.
+        They are computed when first read, and not at all if nobody asks; None before the first call. Between the call
+        and the first look its inputs must not be changed in place, nor what a function given as score closes over.
         """
         if self._weights is None and (seen := self._recall()):
             self._weights = find_weights(
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         return attend(query, key, value, **terms, dropout=rate, backend=backend)
 
     def _learn(self, score: str | type[Score], heads: int, width: int, others: str = "") -> str:
-        """Make parameters of what a score learns, called score_ and its own name for each; the name of the score."""
+        """Make parameters of the tensors that a score learns, called score_ and its own name; the name of the score."""
         called = type(self).__name__
         if isinstance(score, str) and score not in SCORES:
             raise RegardError(f"{called} score must be {others}one of {', '.join(map(repr, SCORES))}, got {score!r}.")
@@ -137,7 +137,7 @@ class Attention(nn.Module):
         return score if isinstance(score, str) else kind.__name__.lower()
 
     def _make_score(self, dtype: torch.dtype) -> Score:
-        """The score of what the layer learned; autocast makes queries half precision, and its tensors go along."""
+        """The score with the layer's parameters, in the dtype of queries, which autocast makes half precision."""
         return self._kind(**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
 
     def __getstate__(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ Scoring = Score | Callable[[Tensor, Tensor], Tensor]
 
 
 class MultiHeadAttention(Attention):
-    """Attention in `num_heads` learned subspaces at once, their outcomes side by side and mixed by W_o.
+    """Multi-head attention: `num_heads` learned projections attend in parallel; W_o projects them, concatenated.
 
     >>> layer = MultiHeadAttention(100, 100, 100, num_hiddens=100, num_heads=5, dropout=0.5).eval()
     >>> queries, keys = torch.ones(2, 4, 100), torch.ones(2, 6, 100)
@@ -40,7 +40,7 @@ class MultiHeadAttention(Attention):
     linear layers one each.
 
     `score` is a term, a function of two tiles (a module's parameters become the layer's), or by name or class one whose
-    tensors the layer learns for each head, as the score's `start` has them at first: the `score_weight` of "additive"
+    tensors the layer learns for each head, initialised by the score's `start`: the `score_weight` of "additive"
     and of "bilinear", the `score_scale` of "cosine" and so on; `regard.score.SCORES` has the names. None is "dot". A
     term's own tensors stay the caller's: the layer does not move or save them.
 
@@ -110,7 +110,7 @@ class MultiHeadAttention(Attention):
         mask: Mask | Tensor | None = None, bias: Bias | Tensor | None = None, score: Scoring | None = None,
         weigh: Weigh | None = None, cache: Cache | None = None,
     ) -> tuple[Tensor, Callable[[], Tensor]]:  # fmt: skip
-        """What `forward` gives, and what makes its weights, with gradients."""
+        """The output of `forward`, and a function that makes its attention weights, with gradients."""
         if not self.batch_first:
             queries, keys, values = change_rows(_swap_batch, queries, keys, values)
         check_rows(self, queries, "queries", "query_size", self.query_size)
@@ -283,7 +283,7 @@ def _check_heads(layer: nn.Module, num_hiddens: int, num_heads: int, num_key_hea
 
 
 def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:
-    """Lengths of at most as many; what is none is complained about later."""
+    """Lengths clamped to `most`; what is no tensor of lengths is refused later."""
     if not isinstance(valid_lens, Tensor) or valid_lens.dtype == torch.bool:
         return valid_lens
     known = recall_range(valid_lens)
@@ -291,7 +291,7 @@ def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:
 
 
 def _swap_batch(rows: Any) -> Any:
-    """(positions, batch, width) as (batch, positions, width); what is no such tensor is complained about later."""
+    """(positions, batch, width) as (batch, positions, width); what is no such tensor is refused later."""
     return rows.transpose(0, 1) if isinstance(rows, Tensor) and rows.ndim > 1 else rows
 
 

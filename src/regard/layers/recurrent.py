@@ -13,7 +13,7 @@ from regard.layers.positional import check_count
 
 
 class GRULayers(nn.Module):
-    """Gated recurrent layers, in which what lies past a sequence's length is never read.
+    """Layers of gated recurrent units (GRU) that never read past a sequence's length.
 
     >>> import torch
     >>> GRULayers(num_hiddens=8, num_layers=2)(torch.ones(2, 5, 8), torch.tensor([2, 5])).shape

@@ -1,4 +1,4 @@
-"""Positions as rotations of queries and keys: https://arxiv.org/abs/2104.09864."""
+"""Rotary positional embedding (RoPE) of queries and keys: https://arxiv.org/abs/2104.09864."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.layers.positional import Tabled, check_offset
 
 
 class Rotary(Tabled):
-    """Queries or keys, each pair of columns rotated by position · base^(−2j/d), so that q·k feels i − j alone.
+    """Rotary positional embedding: pairs of columns rotated by position · base^(−2j/d), so that q·k depends on i − j.
 
     >>> Rotary(head_width=2)(torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]]))
     tensor([[[[1.0000, 0.0000],

@@ -1,4 +1,4 @@
-"""Graphs: only linked pairs meet."""
+"""A mask of graph edges: a query attends to its neighbours alone."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def build_attention(config: Attending, bias: bool, position: Rotary | None = Non
 
 
 def build_rotary(config: Attending) -> Rotary | None:
-    """What turns queries and keys by their positions, if anything does."""
+    """The rotary positional embedding of queries and keys, if the config has it."""
     d, heads = config.num_hiddens, config.num_heads
     return Rotary(d // heads, max_len=config.max_len) if config.position == "rotary" else None
 
@@ -66,7 +66,7 @@ def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBi
 
 @torch.no_grad()
 def initialise(module: nn.Module, std: float | None = None) -> None:
-    """Draw a module's own weights: Xavier's uniform draw with biases of zero, embeddings of deviation `std` or 1/√d."""
+    """Initialise a module's own weights: Xavier uniform and zero biases, embeddings normal with `std` or 1/√d."""
     if isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)
         if module.padding_idx is not None:

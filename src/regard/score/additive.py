@@ -57,7 +57,7 @@ class Plain(Pair):
 
 
 class Factored(Plain):
-    """The tanh score by one division per feature, block after block in buffers that fit the cache."""
+    """The tanh score with one division per feature, in blocks whose buffers fit the cache."""
 
     footprint = 1
 
@@ -160,7 +160,7 @@ def _by_group(weight: Tensor, query: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Additive(Score):
-    """Σ_f w_f · tanh(q_f + k_f) on projected queries and keys: `weight` is (d,), or (heads, d).
+    """Additive (Bahdanau) score Σ_f w_f · tanh(q_f + k_f) of projected rows: `weight` is (d,), or (heads, d).
 
     >>> Additive(torch.ones(2))(torch.zeros(1, 2), torch.tensor([[0.0, 0.0], [9.0, 9.0]]))
     tensor([[0.0000, 2.0000]])

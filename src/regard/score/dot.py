@@ -14,7 +14,7 @@ from regard.core.pairs import Vjp
 
 
 class Product(Pair):
-    """A tile of dot products, softly capped where `cap` is given."""
+    """A tile of scaled dot products, soft-capped by tanh where `cap` is given."""
 
     def __init__(self, scale: float = 1.0, cap: float | None = None) -> None:
         self.scale = scale
@@ -59,7 +59,7 @@ def _gradients(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: T
 
 @dataclass(frozen=True, repr=False)
 class Dot(Score):
-    """q·k, scaled by 1/√d unless told otherwise.
+    """The scaled dot product of query and key, by 1/√d unless told otherwise.
 
     >>> Dot(scale=1)(torch.ones(1, 2), torch.ones(3, 2))
     tensor([[2., 2., 2.]])

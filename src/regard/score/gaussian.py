@@ -1,4 +1,4 @@
-"""The Gaussian kernel's exponent, as in Nadaraya–Watson regression."""
+"""The exponent of a Gaussian kernel as a score, as in Nadaraya–Watson regression."""
 
 from __future__ import annotations
 

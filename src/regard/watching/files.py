@@ -1,4 +1,4 @@
-"""Looks as a file: safetensors, with names and texts as JSON in its head."""
+"""Looks saved to a file: safetensors, with names and texts as JSON in its metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AXES = {"entropy": 1, "received": 1, "top_keys": 2, "map": 2, "query": 2, "key"
 
 
 def write_looks(path: str | os.PathLike[str], said: dict[str, Any], looks: Iterable[Look]) -> None:
-    """Write looks to one file, whole or not at all; `said` has an entry of each in words."""
+    """Write looks to one file, atomically; `said` is what the metadata says of each."""
     safetensors = _need()
     path = _find(path)
     if path.is_dir():
@@ -50,7 +50,7 @@ def write_looks(path: str | os.PathLike[str], said: dict[str, Any], looks: Itera
 
 
 def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]]:
-    """What was said of the looks in a file, and the looks; the kind and size of everything was seen to."""
+    """The metadata and the looks of a file; types and sizes of everything are checked."""
     _need()
     from safetensors import SafetensorError, safe_open
 
@@ -85,7 +85,7 @@ def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]
 
 
 def _check_head(said: Any) -> None:
-    """Complain unless what is said is of looks."""
+    """Raise unless what is said is of looks."""
     _need_kinds(said, {"model": str, "cells": int, "entries": list, "skipped": dict})
     if said["cells"] < 1:
         raise ValueError("cells must be at least 1")
@@ -119,7 +119,7 @@ def _need_kinds(said: Any, kinds: dict[str, type]) -> None:
 
 
 def _check_look(found: dict[str, Tensor]) -> None:
-    """Complain unless the tensors are those of one look."""
+    """Raise unless the tensors are those of one look."""
     needed = set(_TENSORS) - set(_KEPT)
     if not needed <= set(found) or (found.keys() & set(_KEPT)) not in (set(), set(_KEPT)):
         raise ValueError("tensors are missing")

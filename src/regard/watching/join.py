@@ -1,4 +1,4 @@
-"""Steps of decoding as one look."""
+"""Looks at the steps of decoding, joined into one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = "entropy", "peak", "total", "first", "local", "distance"
 
 
 def list_runs(modules: Mapping[str, str], steps: Container[str]) -> dict[str, list[str]]:
-    """Calls that go on where their module's last one ended, by the name of the first of them.
+    """Calls that continue their module's last one, as steps of decoding, by the name of the first of them.
 
     >>> list_runs({"a": "a", "b": "b", "a#2": "a", "b#2": "b"}, {"a#2"})
     {'a': ['a', 'a#2'], 'b': ['b'], 'b#2': ['b#2']}
@@ -31,7 +31,7 @@ def list_runs(modules: Mapping[str, str], steps: Container[str]) -> dict[str, li
 
 
 def stack(looks: list[Look], cells: int) -> Look:
-    """The looks of steps as one, whose map has at most so many cells a side."""
+    """The looks of several steps as one, with a map of at most `cells` cells a side."""
     if len(looks) == 1:
         return looks[0]
     m = max(look.received.shape[-1] for look in looks)

@@ -1,4 +1,4 @@
-"""Whether a look says of some rows what those rows are."""
+"""The statistics of a look, compared with rows that were recomputed in full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Said = tuple[str, Tensor, list[Tensor]]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of weights (row, m) in float64 and in the layer's own dtype, and where they are among (b, h, n)."""
+    """Recomputed rows of weights (row, m), in float64 and in the layer's own dtype, and their places in (b, h, n)."""
 
     b: Tensor
     h: Tensor
@@ -29,7 +29,7 @@ class Rows:
 
 
 def compare(look: Look, sizes: Sizes, rows: Rows, dtype: torch.dtype, window: int, most: float) -> dict[str, Tensor]:
-    """How far each thing that a look says of these rows is from them, in units of what it may be."""
+    """The error of each statistic of a look on these rows, in units of what is tolerated."""
     found: dict[str, Tensor] = {}
     eps = torch.finfo(torch.promote_types(dtype, torch.float32)).eps
     for name, said, pair in _list(look, sizes, rows, window):
@@ -43,7 +43,7 @@ def compare(look: Look, sizes: Sizes, rows: Rows, dtype: torch.dtype, window: in
 
 
 def compare_sums(look: Look) -> dict[str, Tensor]:
-    """The same for sums of all weights, which are said three times."""
+    """The same for the sums of all weights, which a look has in three ways."""
     total = look.total.double().sum(-1)
     may = OTHERWISE * (1.0 + look.total.double().abs().sum(-1))
     found = {}

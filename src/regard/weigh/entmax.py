@@ -77,7 +77,7 @@ class Entmax(Row):
 
 @dataclass(frozen=True, repr=False)
 class Sparsemax(Entmax):
-    """The nearest point of the simplex: a linear, sparse softmax (https://arxiv.org/abs/1602.02068).
+    """The projection of scores onto the simplex: a linear, sparse softmax (https://arxiv.org/abs/1602.02068).
 
     >>> Sparsemax()(torch.tensor([[1.0, 0.5, -5.0]]))
     tensor([[0.7500, 0.2500, 0.0000]])

@@ -1,4 +1,4 @@
-"""Weights proportional to e^score: one running maximum and one running sum per row."""
+"""Softmax, online: one running maximum and one running sum per row, which make up its logsumexp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.core.biases import reduce_to
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Softmax(Online):
-    """e^score over the row's sum of them.
+    """e^score over the row's sum of e^score.
 
     >>> Softmax()(torch.tensor([[0.0, 0.0]]))
     tensor([[0.5000, 0.5000]])

@@ -56,7 +56,7 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 class CompiledPair(Pair):
-    """Another pair in the form that a compiler fuses."""
+    """Another `Pair` in the form that a compiler fuses."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -139,7 +139,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
-    """A compiled function called, with a word about how long compiling took. Falling back to eager is an error."""
+    """Call a function compiled, and log how long compiling took; falling back to eager is an error."""
     start = time.perf_counter()
     # with dynamic shapes, torch 2.13 miscompiles a mask whose keys are not its innermost stride: hand it plain layouts
     args = tuple(_plain(arg) if isinstance(arg, tuple) else arg for arg in args)

@@ -41,7 +41,7 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def weigh(call: Call, query: Tensor, key: Tensor) -> Tensor:
-    """All weights, before dropout."""
+    """All attention weights, n×m, before dropout."""
     tile = call.sizes.whole()
     scores = call.score(query, key).to(call.compute_dtype)
     if call.bias is not None:

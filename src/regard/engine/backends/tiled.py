@@ -1,4 +1,4 @@
-"""Every combination of terms in O(n) memory: tiles of scores, made, used and forgotten, and made again in backward."""
+"""Every combination of terms in O(n) memory: tiles of scores, used and dropped, and recomputed in backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk over blocks of whole rows: each block of weights is made, measured and forgotten."""
+"""The walk over blocks of whole rows: each block of weights is made, measured and dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET = {"cpu": 2**20, "cuda": 2**22}
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many keys a row names, which rows are given in full, how fine the map is, how wide the neighbourhood."""
+    """What a look is asked for: top keys of a row, rows in full, cells of the map, width of the window."""
 
     top: int
     rows: tuple[int, ...]
@@ -29,7 +29,7 @@ class Wanted:
 
 
 def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: bool = False) -> dict[str, Tensor]:
-    """All statistics of a lifted call, shaped (b, h, …); with `has_logsumexp` a softmax's log Σ exp(score), too."""
+    """All statistics of a lifted call, shaped (b, h, …); with `has_logsumexp` that of each row's scores, too."""
     sizes = call.sizes
     query, key, pair = call.score.prepare(query, key)
     budget = BUDGET.get(sizes.device.type, BUDGET["cuda"])
@@ -48,7 +48,7 @@ def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: 
 
 
 class Tally:
-    """What is known so far of all rows and keys."""
+    """The statistics of all rows and keys, gathered tile by tile."""
 
     def __init__(self, call: Call, wanted: Wanted, has_logsumexp: bool) -> None:
         s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
@@ -72,7 +72,7 @@ class Tally:
         self.rows = blank(len(wanted.rows), s.m)
 
     def add(self, tile: Tile, scores: Tensor, weights: Tensor, allowed: Tensor | None) -> None:
-        """Measure whole rows; keys outside the tile's have no weight."""
+        """Add the statistics of whole rows; keys outside the tile have no weight."""
         own = {name: cut_queries(x, tile) for name, x in self.of_rows.items()}
         peak, at = self._rank(tile, weights, allowed)
         own["peak"].copy_(peak.clamp_min(0.0))

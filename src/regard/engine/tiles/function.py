@@ -1,4 +1,4 @@
-"""The walk as one operation, differentiable as often as one likes, whose memory does not grow with n×m."""
+"""The walk over tiles as an autograd function in O(n) memory, differentiable any number of times."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Attend(Vmapped):
 
 
 class _Gradient(Vmapped):
-    """The gradient itself as an operation, so that it can be differentiated once more."""
+    """The gradient itself as an autograd function, so that it can be differentiated once more."""
 
     @staticmethod
     def forward(

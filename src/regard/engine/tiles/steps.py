@@ -21,7 +21,7 @@ class Steps:
     pointwise: Callable[..., Tensor]
     row: Callable[..., Tensor]
     backward: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
-    # whether `backward` draws the random numbers of a user's function as the way forward did
+    # whether `backward` replays the random numbers that a user's function drew in the forward pass
     replays: bool = True
 
 
@@ -37,7 +37,7 @@ def online(
     pair: Pair, weigh: Online, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
     peak: Tensor, total: Tensor, out: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Peak, total and unnormalised output after one more tile of keys."""
+    """Running maximum (peak), sum (total) and unnormalised output after one more tile of keys."""
     bias, allowed, keep = extras
     mass, peak, decay = weigh.step(score(pair, query, key, tensors, bias, value.dtype), allowed, peak)
     gained = mass.sum(-1, keepdim=True)
@@ -108,11 +108,12 @@ def gradients(
 
 
 def mask_scores(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """The scores with masked ones set to −inf, in place."""
     return scores if allowed is None else scores.masked_fill_(~allowed, -float("inf"))
 
 
 def zero_out(weights: Tensor, allowed: Tensor | None, keep: Tensor | None) -> Tensor:
-    """Weights with what is not allowed, or dropped, at zero."""
+    """The weights with masked and dropped ones set to zero."""
     if allowed is not None:
         weights = weights.masked_fill(~allowed, 0.0)
     return weights if keep is None else weights * keep

@@ -1,4 +1,4 @@
-"""Derivatives of any order above the first, strip by strip of queries: each by plain autograd on the definitions."""
+"""Second and higher derivatives, one strip of queries at a time, by plain autograd on the definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parts = Sequence[Tensor | None]
 
 @dataclass(frozen=True)
 class Piece:
-    """A function of one strip: how its arguments and its results are cut from whole tensors, and its order.
+    """A function of one strip of queries: how arguments and results are cut from whole tensors, and its order.
 
     Results have the shapes of the first arguments. `compute` is told whether its results will be differentiated again.
     """
@@ -57,7 +57,7 @@ def vjp(piece: Piece) -> Piece:
 
 
 class Strips(Vmapped):
-    """A piece summed over all strips: an operation that is differentiable as often as one likes."""
+    """A piece summed over all strips, as an autograd function, differentiable any number of times."""
 
     @staticmethod
     def forward(work: Work, piece: Piece, *args: Tensor) -> tuple[Tensor, ...]:

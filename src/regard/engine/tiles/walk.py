@@ -14,7 +14,7 @@ SMALL = 2**16
 
 
 def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and the row statistic that the backward walk needs (of no numbers where the weigher has none)."""
+    """The output, and the row statistic that the backward walk needs (empty where the weigher has none)."""
     sizes, weigh, steps = work.call.sizes, work.call.weigh, work.steps
     out = value.new_zeros(sizes.b, sizes.h, sizes.n, sizes.e)
     num_stats = weigh.num_stats if isinstance(weigh, Online) else 0
@@ -95,7 +95,7 @@ def walk_backward(
 
 
 def widen(like: Tensor) -> torch.dtype:
-    """What sums over many tiles are held in: in float32 each tile would leave its rounding in them."""
+    """The dtype of sums over many tiles: float64 for float32, which would gather the rounding of each tile."""
     # Apple's devices have no float64
     return torch.float64 if like.dtype == torch.float32 and like.device.type != "mps" else like.dtype
 

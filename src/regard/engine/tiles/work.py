@@ -1,4 +1,4 @@
-"""One call made ready for tiles: its pair, its layout, and the steps that a tile takes."""
+"""A call prepared for tiles: its pair, its layout, and the arithmetic of a tile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Work:
 
     @property
     def constants(self) -> tuple[Tensor, ...]:
-        """What the call watches, and the constants of a user's function."""
+        """The constants of the call, and those of a user's function."""
         return (*self.call.constants, *(t for t in self.pair.constants if not t.is_inference()))
 
     def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
