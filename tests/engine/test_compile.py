@@ -220,7 +220,7 @@ def test_a_term_of_ones_own_is_not_mistaken_for_ours():
         def weight(self, scores: Tensor) -> Tensor:
             return scores.square()
 
-        def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+        def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
             return 2 * scores
 
     rows = [draw(1, 2, 6, 4) for _ in range(3)]
