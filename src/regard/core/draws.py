@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 class Draws:
-    """Replays in backward the random numbers of a function's forward pass, and checks that its results are the same.
+    """The random numbers of a function's forward pass, to replay them in backward and see that results are the same.
 
     >>> draws = Draws("noise", list_sources(torch.device("cpu")))
     >>> with draws.record(may_replay=True):

@@ -56,7 +56,7 @@ def refuse(call: Call) -> str | None:
 
 
 def refuse_on_cuda(call: Call) -> str | None:
-    """Why neither the flash kernel nor cuDNN takes the call, or gets it right; torch has no other that is as fast."""
+    """Why neither the flash kernel nor cuDNN takes the call and gets it right; torch has no other that is as fast."""
     s, width = call.sizes, _width(call)
     if s.dtype not in HALF:
         return f"torch's flash kernel takes float16 and bfloat16, got {str(s.dtype).removeprefix('torch.')}."
