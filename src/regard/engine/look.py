@@ -105,7 +105,7 @@ def look(
     tensor(3.)
 
     `rows` chooses queries whose weights are given in full, from the end where negative. `keep` keeps query and key of
-    a softmax of dot products, from which any weight can be made again. `backend` is "tiled" (everything, everywhere),
+    a softmax of dot products, from which any weight can be recomputed. `backend` is "tiled" (everything, everywhere),
     "fused" (CUDA kernels for softmax of a dot product) or "auto".
     """
     given = as_terms(score, weigh, mask, bias)

@@ -57,7 +57,7 @@ class Tabled(nn.Module):
         return table
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and files are of the layer; the table is made again."""
+        """Copies and files are of the layer; the table is recomputed."""
         return {**self.__dict__, "_table": None}
 
 

@@ -15,7 +15,7 @@ from regard.engine.call import Call
 from regard.engine.check import check
 from regard.engine.fold import fold
 from regard.engine.look import Look
-from regard.watching.shown import Rows, compare, compare_sums
+from regard.watching.shown import SampledRows, compare, compare_sums
 
 ROWS = 16
 # kernels round in places of their own: what differs by more than this times eager's own error is something else
@@ -142,10 +142,10 @@ def check_rows(
     return Check(len(places), error, rounding, dtype, "", far[worst], worst if far[worst] > 1.0 else "")
 
 
-def _gather(made: list[tuple[int, int, int, Tensor, Tensor]]) -> Rows:
+def _gather(made: list[tuple[int, int, int, Tensor, Tensor]]) -> SampledRows:
     device = made[0][3].device
     b, h, i = torch.tensor([row[:3] for row in made], device=device).unbind(-1)
-    return Rows(b, h, i, torch.stack([row[3] for row in made]), torch.stack([row[4] for row in made]))
+    return SampledRows(b, h, i, torch.stack([row[3] for row in made]), torch.stack([row[4] for row in made]))
 
 
 class _Rows:

@@ -1,6 +1,6 @@
 """torch's own attention: `nn.MultiheadAttention`, and the layers whose fast path goes around it.
 
-Queries and keys are made again beside it from what the module was given: it computes what it always does, by its own
+Queries and keys are recomputed beside it from what the module was given: it computes what it always does, by its own
 kernels. Hooks of a module would switch the fast path off; those of all modules together do not.
 """
 

@@ -45,7 +45,7 @@ class Recorder:
         rest: Rest | None = None,
     ) -> None:  # fmt: skip
         """Record a call whose terms are as they were given."""
-        # what autograd runs once more on its way back was seen before
+        # what autograd runs once more in backward (checkpointing) was seen before
         if torch._C._current_graph_task_id() != -1:
             return
         query, key, value, n = query.detach(), key.detach(), value.detach(), query.shape[-2]

@@ -18,7 +18,7 @@ Said = tuple[str, Tensor, list[Tensor]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampledRows:
     """Recomputed rows of weights (row, m), in float64 and in the layer's own dtype, and their places in (b, h, n)."""
 
     b: Tensor
@@ -28,7 +28,9 @@ class Rows:
     rounded: Tensor
 
 
-def compare(look: Look, sizes: Sizes, rows: Rows, dtype: torch.dtype, window: int, most: float) -> dict[str, Tensor]:
+def compare(
+    look: Look, sizes: Sizes, rows: SampledRows, dtype: torch.dtype, window: int, most: float
+) -> dict[str, Tensor]:
     """The error of each statistic of a look on these rows, in units of what is tolerated."""
     found: dict[str, Tensor] = {}
     eps = torch.finfo(torch.promote_types(dtype, torch.float32)).eps
@@ -54,7 +56,7 @@ def compare_sums(look: Look) -> dict[str, Tensor]:
     return found
 
 
-def _list(look: Look, sizes: Sizes, rows: Rows, window: int) -> Iterator[Said]:
+def _list(look: Look, sizes: Sizes, rows: SampledRows, window: int) -> Iterator[Said]:
     """Name, what is said, and what that is of the exact and the rounded rows."""
     n, m = sizes.n, sizes.m
 
