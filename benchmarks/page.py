@@ -119,7 +119,7 @@ def _draw(pattern: Look, heads: int, draw: torch.Generator) -> Look:
         total=torch.ones(1, heads, n), first=flat(pattern.first, 0, 0.5), local=flat(pattern.local, 0, 0.5),
         distance=flat(pattern.distance, 0, n / 2), received=flat(pattern.received, 0, 2),
         map=cells / cells.sum(-1, keepdim=True) * pattern.block[0], rows=torch.zeros(1, heads, 0, n),
-        query=None, key=None, stat=None, spans=None, why="drawn",
+        query=None, key=None, logsumexp=None, spans=None, why="drawn",
     )  # fmt: skip
 
 

@@ -27,8 +27,8 @@ def run(rows: Sequence[Tensor], by_tiles: bool) -> list[Tensor]:
     else:
         out = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, -1) @ value
     # weights of different size, so that no gradient cancels
-    pull = torch.linspace(1, 2, out.numel(), dtype=out.dtype).view_as(out)
-    return [out, *torch.autograd.grad(out, leaves, pull)]
+    cotangent = torch.linspace(1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    return [out, *torch.autograd.grad(out, leaves, cotangent)]
 
 
 def measure_errors(length: int) -> list[tuple[str, ...]]:

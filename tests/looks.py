@@ -52,11 +52,11 @@ def remake(look: Look) -> Tensor:
     """All weights again, from the query and key that a look kept."""
     assert look.query is not None, look.why
     assert look.key is not None
-    assert look.stat is not None
+    assert look.logsumexp is not None
     assert look.spans is not None
     key = look.key
     if key.ndim > 3:
         key = key.repeat_interleave(look.query.shape[-3] // key.shape[-3], -3)
     places = torch.arange(key.shape[-2])
     allowed = (places >= look.spans[..., :1]) & (places < look.spans[..., 1:])
-    return torch.where(allowed, (look.query @ key.mT - look.stat[..., None]).exp(), 0.0)
+    return torch.where(allowed, (look.query @ key.mT - look.logsumexp[..., None]).exp(), 0.0)

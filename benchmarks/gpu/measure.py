@@ -79,15 +79,15 @@ class Clock:
         return seconds, torch.cuda.max_memory_allocated() - before
 
 
-def run(call: Callable[[], Tensor], inputs: Results, slope: Tensor | None) -> Results:
-    """The output and, where there is a slope to go back from, the gradients, as values: nothing piles up."""
-    if slope is None:
+def run(call: Callable[[], Tensor], inputs: Results, cotangent: Tensor | None) -> Results:
+    """The output and, where there is a gradient of it, those of the inputs, as values: nothing piles up."""
+    if cotangent is None:
         with torch.no_grad():
             return {"out": call()}
     out = call()
     return {
         "out": out.detach(),
-        **dict(zip(inputs, torch.autograd.grad(out, list(inputs.values()), slope), strict=True)),
+        **dict(zip(inputs, torch.autograd.grad(out, list(inputs.values()), cotangent), strict=True)),
     }
 
 
@@ -101,15 +101,15 @@ def list_rows(case: Case, shape: Shape, work: Work) -> list[slice]:
     return [slice(start, start + step) for start in starts]
 
 
-def find_truth(work: Work, rows: Sequence[slice], slope: Tensor | None) -> Results:
+def find_truth(work: Work, rows: Sequence[slice], cotangent: Tensor | None) -> Results:
     """What is right: by the definition in a higher dtype, `rows` after `rows`. The output has these rows alone."""
     low = work.inputs["query"].dtype
     high = torch.float32 if low.itemsize < 4 else torch.float64
-    inputs = {name: x.detach().to(high).requires_grad_(slope is not None) for name, x in work.inputs.items()}
+    inputs = {name: x.detach().to(high).requires_grad_(cotangent is not None) for name, x in work.inputs.items()}
     outs: list[Tensor] = []
     sums: Results = {}
     for part in rows:
-        back = None if slope is None else slope[..., part, :].to(high)
+        back = None if cotangent is None else cotangent[..., part, :].to(high)
         found = run(partial(work.plain, part, *inputs.values()), inputs, back)
         outs.append(found.pop("out"))
         for name, gradient in found.items():
@@ -127,30 +127,30 @@ def measure_errors(found: Results, truth: Results, rows: Sequence[slice]) -> dic
     return errors
 
 
-def list_contenders(work: Work, backend: str, slope: Tensor | None) -> Iterator[tuple[str, Contender]]:
+def list_contenders(work: Work, backend: str, cotangent: Tensor | None) -> Iterator[tuple[str, Contender]]:
     """The peers, our backend, and what the planner takes, each with its side."""
     rows = [work.inputs[name] for name in ("query", "key", "value")]
 
     def make(name: str, call: Callable[[], Tensor]) -> Contender:
-        return Contender(name, partial(run, call, work.inputs, slope), same=name not in work.rough)  # type: ignore[arg-type]
+        return Contender(name, partial(run, call, work.inputs, cotangent), same=name not in work.rough)  # type: ignore[arg-type]
 
     for name, call in work.peers.items():
         yield "peer", make(name, call)
     yield "ours", make(f"regard {backend}", partial(attend, *rows, **work.terms, backend=backend))
-    with torch.set_grad_enabled(slope is not None):
+    with torch.set_grad_enabled(cotangent is not None):
         taken = explain(*rows, **work.terms).backend
     yield "auto", make(f"regard auto ({taken})", partial(attend, *rows, **work.terms))
 
 
 def prepare(case: Case, place: Place, shape: Shape) -> tuple[Work, Tensor | None]:
-    """The case on its tensors, and the slope that training goes back from."""
+    """The case on its tensors, and a gradient of its output for the backward pass."""
     work = case.make(place, shape)
     if not case.trains:
         return work, None
     for x in work.inputs.values():
         x.requires_grad_()
-    (slope,) = place.draw((*shape.lead, shape.n, work.inputs["value"].shape[-1]), seed=2)
-    return work, slope
+    (cotangent,) = place.draw((*shape.lead, shape.n, work.inputs["value"].shape[-1]), seed=2)
+    return work, cotangent
 
 
 def measure_case(
@@ -160,12 +160,12 @@ def measure_case(
     if place.compiles:
         # each case compiles for itself: together they would run into the limit on compilations
         torch.compiler.reset()
-    work, slope = prepare(case, place, shape)
-    sides, contenders = zip(*list_contenders(work, backend, slope), strict=True)
+    work, cotangent = prepare(case, place, shape)
+    sides, contenders = zip(*list_contenders(work, backend, cotangent), strict=True)
     rows = [Reading(contender.name, side=side) for side, contender in zip(sides, contenders, strict=True)]
     progress("what is right")
     parts = list_rows(case, shape, work)
-    judge = partial(measure_errors, truth=find_truth(work, parts, slope), rows=parts)
+    judge = partial(measure_errors, truth=find_truth(work, parts, cotangent), rows=parts)
     for contender, row in zip(contenders, rows, strict=True):
         progress(f"{row.contender}, first call")
         try:

@@ -1,4 +1,4 @@
-"""How an optional package is installed, said before torch is loaded: from a clone, or from the registry."""
+"""How optional packages are installed, from a clone or from the package registry; known before torch is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used: a command line answers before torch is there."""
+"""Lazy imports: names of a package, imported when first used, so that the command line starts without torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def export(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, by the file in it that each name is at home in; "" for a file itself.
+    """`__getattr__` and `__dir__` of a package, by the module that defines each name; "" where it is a module itself.
 
     >>> find, _ = export("json", {"JSONDecoder": "decoder", "tool": ""})
     >>> find("JSONDecoder").__name__, find("tool").__name__

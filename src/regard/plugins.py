@@ -1,4 +1,4 @@
-"""Objects by "module:name", imported when first used, and those that other packages declare as entry points."""
+"""Plugins: what other packages declare as entry points, and imports by "module:name"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def load(reference: str) -> Any:
-    """The object that "module:name" names.
+    """Import the object that "module:name" names.
 
     >>> load("json.decoder:JSONDecoder").__name__
     'JSONDecoder'
@@ -20,7 +20,7 @@ def load(reference: str) -> Any:
 
 @functools.cache
 def find_plugins(kind: str) -> dict[str, str]:
-    """What installed packages declare in the group `regard.<kind>`: references by name; nothing is imported.
+    """The entry points of the group `regard.<kind>` in installed packages, by name; nothing is imported.
 
     >>> find_plugins("nothing")
     {}

@@ -1,4 +1,4 @@
-"""Which instructions of the processor torch may use, found out before torch is loaded.
+"""Which processor instructions torch may use, found out before torch is loaded.
 
 Some virtual machines show AMX and forbid it: torch's products of half precision then die of an illegal instruction.
 That is tried out in a process of its own, once for each machine and version of torch, and kept in `REGARD_CACHE`, or
@@ -26,7 +26,7 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
 def cap_instructions() -> str | None:
-    """Keep torch, which must not be loaded yet, from instructions that kill it here; what was done, in one line.
+    """Keep torch, not loaded yet, from instructions that crash it on this machine; what was done, in one line.
 
     >>> cap_instructions()  # torch is there already, and does as it likes
 
@@ -45,7 +45,7 @@ def cap_instructions() -> str | None:
 
 
 def read_processor() -> str:
-    """What the first core says of itself; empty where the system does not tell."""
+    """The first core's entry in /proc/cpuinfo; empty where there is none."""
     try:
         # speeds change from look to look, and cores are alike
         lines = CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
@@ -55,7 +55,7 @@ def read_processor() -> str:
 
 
 def recall(shown: str) -> str:
-    """The cap that a machine needs, empty for none: from the file, or tried out now and kept."""
+    """The cap that a machine needs, empty for none: from the cache, or tried out now and cached."""
     # few machines come here, and help waits for whatever is imported at the top
     import hashlib
     import json
@@ -83,12 +83,12 @@ def recall(shown: str) -> str:
 
 
 def find_cap() -> str:
-    """The most that torch may use without dying, empty where it lives without a cap, or dies with any."""
+    """The highest cap under which torch does not crash; empty where it needs none, or crashes under any."""
     return next((cap for cap in ("", *CAPS) if not dies(cap)), "")
 
 
 def dies(cap: str) -> bool:
-    """Whether half precision is an illegal instruction with this cap; any other end says nothing of the processor."""
+    """Whether half precision ends in an illegal instruction under this cap; another failure does not count."""
     import signal
     import subprocess
 
@@ -101,5 +101,5 @@ def dies(cap: str) -> bool:
 
 
 def find_cache() -> pathlib.Path:
-    """The folder in which this machine's measurements are kept."""
+    """The cache folder for measurements of this machine."""
     return pathlib.Path(os.environ.get("REGARD_CACHE") or pathlib.Path.home() / ".cache" / "regard")

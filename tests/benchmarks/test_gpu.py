@@ -22,15 +22,15 @@ WIDE = Place("cpu", torch.float64, compiles=False)
 def test_contenders_of_a_case_agree(case, monkeypatch):
     # FlexAttention has its gradients on the CPU as well, but will not have them used
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
-    work, slope = prepare(case, WIDE, case.tiny)
+    work, cotangent = prepare(case, WIDE, case.tiny)
     # a few rows at a time, as on the large tensors
     monkeypatch.setattr("benchmarks.gpu.measure.ROOM", 5 * work.per_row)
     rows = list_rows(case, case.tiny, work)
     assert len(rows) > 1 or case.tiny.n == 1
-    truth = find_truth(work, rows, slope)
+    truth = find_truth(work, rows, cotangent)
     assert set(truth) == {"out", *(work.inputs if case.trains else ())}
     sides = []
-    for side, contender in list_contenders(work, "tiled", slope):
+    for side, contender in list_contenders(work, "tiled", cotangent):
         errors = measure_errors(contender.call(), truth, rows)
         assert set(errors) == set(truth)
         assert max(errors.values()) < 1e-11, f"{contender.name}: {errors}"

@@ -45,7 +45,7 @@ def test_every_class_is_in_the_table(room, table):
 
 @pytest.mark.parametrize("weigh", weighs().values(), ids=name)
 @pytest.mark.parametrize("score", scores().values(), ids=name)
-def test_gradients_are_slopes(score, weigh, record_property):
+def test_gradients_are_finite_differences(score, weigh, record_property):
     tested = 0
     for case in list_cases(score, weigh):
         if is_taken(str(case), ONE_IN):

@@ -39,7 +39,7 @@ PAIRS = [
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("backend", ["reference", "tiled"])
 @pytest.mark.parametrize("at", range(len(PAIRS)), ids=[f"{s.name}-{w.name}" for s, w in PAIRS])
-def test_second_derivatives_are_slopes(at, backend, record_property):
+def test_second_derivatives_are_finite_differences(at, backend, record_property):
     tested = 0
     # every so-manieth mask × bias, another part for the next pair: all of them meet, not all in one place
     for case in list(list_cases(*PAIRS[at]))[at % STEP :: STEP]:

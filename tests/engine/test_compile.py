@@ -1,7 +1,7 @@
 """Calls within torch.compile: one graph, forward and backward, and the numbers of a call outside.
 
 "aot_eager" traces as the default backend does, and compiles nothing. `fused` has operators of its own; the others go
-through engine/whole.py.
+through engine/custom_op.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def place(*numbers: int) -> Tensor:
     return torch.tensor(numbers, device=DEVICE)
 
 
-def pull(function: Callable[..., Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
+def differentiate(function: Callable[..., Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
     out = function(*leaves)
     torch.manual_seed(1)
     return [out.detach(), *torch.autograd.grad(out, leaves, torch.randn_like(out), allow_unused=True)]
@@ -67,7 +67,7 @@ def check(
         rows = [draw(1, 2, length, 4) for length in (n, m, m)]
         leaves = [*rows, *learned]
         given = {} if inside else make(*(learned or rows[:2]))
-        answers = [pull(partial(function, **given), leaves) for function in (compiled, layer)]
+        answers = [differentiate(partial(function, **given), leaves) for function in (compiled, layer)]
         for one, other in zip(*answers, strict=True):
             assert (one is None) == (other is None)
             if one is not None and other is not None:
@@ -177,7 +177,7 @@ def test_other_axes(shapes):
     rows = [draw(*shape) for shape in shapes]
     compiled = compile_whole(partial(attend, mask=Causal(), backend="tiled"))
     for one, other in zip(
-        pull(compiled, rows), pull(partial(attend, mask=Causal(), backend="tiled"), rows), strict=True
+        differentiate(compiled, rows), differentiate(partial(attend, mask=Causal(), backend="tiled"), rows), strict=True
     ):
         assert_close(one, other)
 
@@ -220,7 +220,7 @@ def test_a_term_of_ones_own_is_not_mistaken_for_ours():
         def weight(self, scores: Tensor) -> Tensor:
             return scores.square()
 
-        def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+        def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
             return 2 * scores
 
     rows = [draw(1, 2, 6, 4) for _ in range(3)]
@@ -229,7 +229,9 @@ def test_a_term_of_ones_own_is_not_mistaken_for_ours():
         return attend(*rows, weigh=Softmax(), mask=Causal(), backend="tiled")
 
     torch._dynamo.reset()
-    for one, other in zip(pull(torch.compile(layer, backend="aot_eager"), rows), pull(layer, rows), strict=True):
+    for one, other in zip(
+        differentiate(torch.compile(layer, backend="aot_eager"), rows), differentiate(layer, rows), strict=True
+    ):
         assert_close(one, other)
 
 
@@ -246,8 +248,8 @@ def test_a_term_first_seen_by_the_compiler():
     def layer(query: Tensor, key: Tensor, value: Tensor, weight: Tensor) -> Tensor:
         return attend(query, key, value, score=Scaled(weight), backend=BACKEND)
 
-    one = pull(compile_whole(layer), rows)
-    for x, y in zip(one, pull(layer, rows), strict=True):
+    one = differentiate(compile_whole(layer), rows)
+    for x, y in zip(one, differentiate(layer, rows), strict=True):
         assert_close(x, y)
 
 

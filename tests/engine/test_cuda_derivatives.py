@@ -86,14 +86,14 @@ def test_transforms(terms):
 
 @pytest.mark.parametrize("weigh", [Softmax(), Sigmoid(), Sparsemax()], ids=repr)
 def test_backward_sees_what_a_score_drew(weigh):
-    def pull(backend: str) -> list[Tensor]:
+    def differentiate(backend: str) -> list[Tensor]:
         given = [x.double().requires_grad_() for x in rows(5, 3)]
         torch.manual_seed(4)
         out = attend(*given, score=lambda a, b: functional.dropout(3 * a @ b.mT, 0.5), weigh=weigh, backend=backend)
         torch.rand(3, device="cuda")
         return [out, *torch.autograd.grad(out.square().sum(), given)]
 
-    for ours, right in zip(pull("tiled"), pull("reference"), strict=True):
+    for ours, right in zip(differentiate("tiled"), differentiate("reference"), strict=True):
         torch.testing.assert_close(ours, right, rtol=1e-9, atol=1e-10)
 
 
@@ -147,7 +147,7 @@ MASKS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("backend", ["fused", "tiled"])
 def test_a_mask_that_was_changed_is_noticed_or_was_copied(backend, kind):
-    def pull(change: bool) -> list[Tensor]:
+    def differentiate(change: bool) -> list[Tensor]:
         given, held = [x.requires_grad_() for x in rows()], MASKS[kind]()
         out = attend(*given, mask=Allowed(held) if kind == "allowed" else Lengths(held), backend=backend)
         if change:
@@ -155,10 +155,10 @@ def test_a_mask_that_was_changed_is_noticed_or_was_copied(backend, kind):
         return list(torch.autograd.grad(out.square().sum(), given))
 
     try:
-        changed = pull(True)
+        changed = differentiate(True)
     except RuntimeError as error:
         assert "modified by an inplace operation" in str(error)  # noqa: PT017
     else:
         assert backend == "fused", "tiled reads it again"
-        for ours, right in zip(changed, pull(False), strict=True):
+        for ours, right in zip(changed, differentiate(False), strict=True):
             torch.testing.assert_close(ours, right)

@@ -28,7 +28,7 @@ def make(n, m, shift, dtype=torch.bfloat16, heads=(2, 2)):
     return [x.to("cuda", dtype) for x in rows]
 
 
-def slopes(function, rows):
+def gradients(function, rows):
     leaves = [x.detach().requires_grad_() for x in rows]
     out = function(*leaves)
     noise = torch.Generator().manual_seed(5)
@@ -46,8 +46,8 @@ def plain(query, key, value, allowed=None):
 
 def assert_right(found, rows, allowed=None):
     """Within three times eager's own error, and a rounding."""
-    exact = slopes(lambda *x: plain(*x, allowed), [x.double() for x in rows])
-    own = slopes(lambda *x: plain(*x, allowed), rows)
+    exact = gradients(lambda *x: plain(*x, allowed), [x.double() for x in rows])
+    own = gradients(lambda *x: plain(*x, allowed), rows)
     for name, a, b, c in zip(NAMES, found, own, exact, strict=True):
         assert a.isfinite().all(), name
         # the first column of the query's gradient is a sum of nothing but rounding, times the shift
@@ -69,7 +69,7 @@ def test_torchs_cudnn_still_trains_into_nan():
     # a last block that is half full, under a mask
     mask = torch.ones(64, 64, dtype=torch.bool, device="cuda")
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
-        found = slopes(lambda *x: scaled_dot_product_attention(*x, attn_mask=mask), make(64, 64, -128.0))
+        found = gradients(lambda *x: scaled_dot_product_attention(*x, attn_mask=mask), make(64, 64, -128.0))
     assert not all(x.isfinite().all() for x in found), "all gradients are finite"
 
 
@@ -92,7 +92,7 @@ def test_torchs_cudnn_still_fills_rows_with_no_allowed_key():
 def test_ours_trains_at_any_logit(n, m, shift, dtype):
     rows = make(n, m, shift, dtype)
     assert explain(*rows).backend == "sdpa"
-    assert_right(slopes(attend, rows), rows)
+    assert_right(gradients(attend, rows), rows)
 
 
 @pytest.mark.parametrize("shift", [-128.0, 0.0])
@@ -100,13 +100,13 @@ def test_ours_trains_under_a_mask(shift):
     rows = make(64, 64, shift)
     allowed = torch.ones(64, 64, dtype=torch.bool, device="cuda").tril()
     for mask in (Allowed(allowed), Causal()):
-        assert_right(slopes(lambda *x, mask=mask: attend(*x, mask=mask), rows), rows, allowed)
+        assert_right(gradients(lambda *x, mask=mask: attend(*x, mask=mask), rows), rows, allowed)
 
 
 def test_ours_leaves_rows_with_no_allowed_key_empty():
     allowed = torch.ones(64, 64, dtype=torch.bool, device="cuda")
     allowed[3] = False
-    found = slopes(lambda *x: attend(*x, mask=Allowed(allowed)), make(64, 64, 0.0))
+    found = gradients(lambda *x: attend(*x, mask=Allowed(allowed)), make(64, 64, 0.0))
     assert all(x.isfinite().all() for x in found)
     assert (found[0][:, :, 3] == 0).all()
     assert (found[1][:, :, 3] == 0).all()
@@ -115,7 +115,7 @@ def test_ours_leaves_rows_with_no_allowed_key_empty():
 @pytest.mark.parametrize("heads", [(4, 2), (4, 1)])
 def test_grouped_heads(heads):
     rows = make(65, 130, 0.0, heads=heads)
-    assert_right(slopes(attend, rows), rows)
+    assert_right(gradients(attend, rows), rows)
 
 
 @pytest.mark.parametrize("n", [5, 64, 128])
@@ -140,7 +140,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_rows_may_lie_anyhow(name):
     rows = [LAYOUTS[name](x) for x in make(128, 128, 0.0)]
-    assert_right(slopes(attend, rows), rows)
+    assert_right(gradients(attend, rows), rows)
 
 
 # --- which kernel, and no waiting -------------------------------------------------------------------------------------

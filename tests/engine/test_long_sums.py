@@ -16,7 +16,7 @@ ROWS = [torch.rand(1, 1, n, 4, generator=NOISE) for n in (N, M, M)]
 WEIGHT, TABLE = torch.rand(4, generator=NOISE), torch.rand(1, 6, generator=NOISE)
 
 
-def pull(weigh, dtype, backend):
+def differentiate(weigh, dtype, backend):
     leaves = [x.to(dtype).requires_grad_() for x in (*ROWS, WEIGHT, TABLE)]
     query, key, value, weight, table = leaves
     out = attend(
@@ -29,10 +29,10 @@ def pull(weigh, dtype, backend):
 
 @pytest.mark.parametrize("weigh", [Softmax(), Sum(), Sigmoid()], ids=repr)
 def test_a_thousand_tiles_are_as_exact_as_one(weigh):
-    exact = pull(weigh, torch.float64, "reference")
+    exact = differentiate(weigh, torch.float64, "reference")
     with cut(1, 1, N, 6):
-        found = pull(weigh, torch.float32, "tiled")
-    whole = pull(weigh, torch.float32, "reference")
+        found = differentiate(weigh, torch.float32, "tiled")
+    whole = differentiate(weigh, torch.float32, "reference")
     if not isinstance(weigh, Sigmoid):
         # weights that add up to one have slopes that add up to nothing: what is left of most keys' is rounding
         del exact["table"]

@@ -116,7 +116,7 @@ def test_kept_without_heads():
 def test_it_says_why_nothing_is_kept(terms, why):
     seen = look(draw(1, 2, 5, 4), draw(1, 2, 6, 4), **terms, keep=True)
     assert seen.why.startswith(why)
-    assert seen.query is seen.key is seen.stat is seen.spans is None
+    assert seen.query is seen.key is seen.logsumexp is seen.spans is None
 
 
 def test_poison_under_a_mask_is_not_seen():
@@ -125,7 +125,7 @@ def test_poison_under_a_mask_is_not_seen():
     clean = key.nan_to_num(0.0)
     terms = {"mask": Lengths(torch.tensor([4])), "keep": True}
     one, other = (look(draw(1, 1, 5, 3), x, **terms) for x in (key, clean))
-    for field in ("top_keys", "top_weights", "entropy", "received", "map", "distance", "stat"):
+    for field in ("top_keys", "top_weights", "entropy", "received", "map", "distance", "logsumexp"):
         assert torch.equal(getattr(one, field), getattr(other, field)), field
 
 

@@ -55,12 +55,12 @@ def check_look(query: Tensor, key: Tensor, wanted: Wanted, **terms: Any) -> dict
     """The look of the kernels, after all of it was held against dense weights."""
     call = make_call(query, key, **terms)
     assert look.refuse(call, wanted) is None
-    found = look.run(call, query, key, wanted, has_stat=True)
+    found = look.run(call, query, key, wanted, has_logsumexp=True)
     wide = {name: move(term, DEVICE, torch.float64) for name, term in terms.items()}
     weights = find_weights(query.double(), key.double(), **wide)
     exact = measure(weights.cpu(), wanted)
     found = {name: x.cpu() for name, x in found.items()}
-    assert set(found) == {*exact, "top_keys", "stat"}
+    assert set(found) == {*exact, "top_keys", "logsumexp"}
     for name, x in exact.items():
         assert (found[name].shape, found[name].dtype) == (x.shape, torch.float32), name
         assert torch.equal(found[name].isnan(), x.isnan()), name

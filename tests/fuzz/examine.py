@@ -229,7 +229,7 @@ def judge_oracle(case: Case, reference: Answer, ill: Tensor) -> Verdict:
     )
     agreement, vanished = AGREEMENT, VANISHED
     if case.weigh == "entmax" and case.facts["alpha"] > 2:
-        # its slope has no bound at the threshold, which the oracle looks for: of eps, this root is left
+        # its derivative has no bound at the threshold, which the oracle looks for: of eps, this root is left
         agreement = vanished = 8 * torch.finfo(torch.float64).eps ** (1 / (case.facts["alpha"] - 1))
     floor = vanished * grad * max(1.0, value) * max(1.0, query, key)
     complaint = ""

@@ -169,12 +169,12 @@ def _write_relative(case: Case, table: Array) -> tuple[Array, Pull]:
     distance = np.arange(case.m) - np.arange(case.n)[:, None] - (case.m - case.n)
     bucket = find_buckets(distance, **case.facts["buckets"])
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         by_pair = grad.sum(0)
         sums = [np.where(bucket == at, by_pair, 0).sum((-2, -1)) for at in range(table.shape[1])]
         return {"bias.0": np.stack(sums, -1)}
 
-    return table[:, bucket], pull
+    return table[:, bucket], vjp
 
 
 def _write_quadratic(case: Case, alpha: Array, centre: Array) -> tuple[Array, Pull]:
@@ -183,9 +183,9 @@ def _write_quadratic(case: Case, alpha: Array, centre: Array) -> tuple[Array, Pu
     away = (cells[None, :] - cells[:, None]) - centre[:, None, None, :]
     squares = (away * away).sum(-1)
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         by_pair = grad.sum(0)
         pulled = 2 * alpha[:, None] * (by_pair[..., None] * away).sum((1, 2))
         return {"bias.0": -(by_pair * squares).sum((1, 2)), "bias.1": pulled}
 
-    return -alpha[:, None, None] * squares, pull
+    return -alpha[:, None, None] * squares, vjp

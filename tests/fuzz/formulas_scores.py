@@ -1,7 +1,7 @@
 """Scores in long double, each with its derivative worked out by hand beside it.
 
 Rows are (b, h, n, d) and (b, h, m, c), scores (b, h, n, m), learned leaves as the caller shaped them. Every function
-gives its numbers and a `pull` that takes the gradient of those and gives the gradients of what went in, by name.
+gives its numbers and a `vjp` that takes the gradient of those and gives the gradients of what went in, by name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def flip(x: Array) -> Array:
 
 
 def bend_tanh(x: Array) -> tuple[Array, Array]:
-    # 1 − tanh² would lose the digits of a small slope
+    # 1 − tanh² would lose the digits of a small derivative
     small = np.exp(-2 * np.abs(x))
     return np.tanh(x), 4 * small / (1 + small) ** 2
 
@@ -47,13 +47,13 @@ def bend_sigmoid(x: Array) -> tuple[Array, Array]:
 
 def bend_silu(x: Array) -> tuple[Array, Array]:
     """x·σ(x), with the derivative σ + x·σ′."""
-    half, slope = bend_sigmoid(x)
-    return x * half, half + x * slope
+    half, derivative = bend_sigmoid(x)
+    return x * half, half + x * derivative
 
 
 def bend_leaky_relu(x: Array) -> tuple[Array, Array]:
-    slope = np.where(x > 0, LONG(1), LONG(0.2))
-    return x * slope, slope
+    derivative = np.where(x > 0, LONG(1), LONG(0.2))
+    return x * derivative, derivative
 
 
 def bend_elu_plus_one(x: Array) -> tuple[Array, Array]:
@@ -72,16 +72,16 @@ def score_dot(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[A
     """scale·q·k, or cap·tanh of it over cap."""
     given, cap = facts["given scale"], facts["cap"]
     scale = 1 / np.sqrt(LONG(query.shape[-1])) if given is None else LONG(given)
-    scores, slope = scale * (query @ flip(key)), LONG(1)
+    scores, derivative = scale * (query @ flip(key)), LONG(1)
     if cap is not None:
-        bent, slope = bend_tanh(scores / LONG(cap))
+        bent, derivative = bend_tanh(scores / LONG(cap))
         scores = LONG(cap) * bent
 
-    def pull(grad: Array) -> dict[str, Array]:
-        grad = scale * slope * grad
+    def vjp(grad: Array) -> dict[str, Array]:
+        grad = scale * derivative * grad
         return {"query": grad @ key, "key": flip(grad) @ query}
 
-    return scores, pull
+    return scores, vjp
 
 
 def score_bilinear(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -89,7 +89,7 @@ def score_bilinear(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
     weight = leaves["score.0"]
     turned = query @ weight
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         by_key = grad @ key
         by_head = (flip(query) @ by_key).sum(0)
         return {
@@ -98,7 +98,7 @@ def score_bilinear(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
             "score.0": sum_to(by_head, weight.shape),
         }
 
-    return turned @ flip(key), pull
+    return turned @ flip(key), vjp
 
 
 def score_cosine(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -107,7 +107,7 @@ def score_cosine(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tupl
     (q, one_over_q), (k, one_over_k) = (_find_direction(x) for x in (query, key))
     cosine = q @ flip(k)
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         scaled = scale * grad
         grads = {
             "query": one_over_q * _leave_across(scaled @ k, q),
@@ -117,7 +117,7 @@ def score_cosine(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tupl
             grads["score.0"] = sum_to((grad * cosine).sum((0, 2, 3)), leaves["score.0"].shape)
         return grads
 
-    return scale * cosine, pull
+    return scale * cosine, vjp
 
 
 def _leave_across(x: Array, direction: Array) -> Array:
@@ -137,18 +137,18 @@ def score_additive(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
     """Σ_f w_f·act(q_f + k_f)."""
     weight = leaves["score.0"]
     by_head = weight.reshape(-1, 1, 1, weight.shape[-1])
-    bent, slope = BENDS[facts["activation"]](query[..., :, None, :] + key[..., None, :, :])
+    bent, derivative = BENDS[facts["activation"]](query[..., :, None, :] + key[..., None, :, :])
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         grad = grad[..., None]
-        inner = grad * by_head * slope
+        inner = grad * by_head * derivative
         return {
             "query": inner.sum(-2),
             "key": inner.sum(-3),
             "score.0": sum_to((grad * bent).sum((0, 2, 3)), weight.shape),
         }
 
-    return (by_head * bent).sum(-1), pull
+    return (by_head * bent).sum(-1), vjp
 
 
 def score_concat(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -156,10 +156,10 @@ def score_concat(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tupl
     a, b = leaves["score.0"], leaves["score.1"]
     of_query, of_key = (x.reshape(-1, 1, x.shape[-1]) for x in (a, b))
     sums = (query * of_query).sum(-1)[..., :, None] + (key * of_key).sum(-1)[..., None, :]
-    scores, slope = BENDS[facts["activation"]](sums)
+    scores, derivative = BENDS[facts["activation"]](sums)
 
-    def pull(grad: Array) -> dict[str, Array]:
-        inner = grad * slope
+    def vjp(grad: Array) -> dict[str, Array]:
+        inner = grad * derivative
         each_query, each_key = inner.sum(-1)[..., None], inner.sum(-2)[..., None]
         return {
             "query": each_query * of_query,
@@ -168,7 +168,7 @@ def score_concat(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tupl
             "score.1": sum_to((each_key * key).sum((0, 2)), b.shape),
         }
 
-    return scores, pull
+    return scores, vjp
 
 
 def score_gaussian(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -177,7 +177,7 @@ def score_gaussian(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
     by_head = width.reshape(-1, 1, 1, width.shape[-1] if width.ndim else 1)
     apart = query[..., :, None, :] - key[..., None, :, :]
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         grad = grad[..., None]
         inner = -grad * by_head**2 * apart
         grads = {"query": inner.sum(-2), "key": -inner.sum(-3)}
@@ -185,17 +185,17 @@ def score_gaussian(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
             grads["score.0"] = sum_to((-grad * by_head * apart**2).sum((0, 2, 3)), width.shape)
         return grads
 
-    return -((by_head * apart) ** 2).sum(-1) / 2, pull
+    return -((by_head * apart) ** 2).sum(-1) / 2, vjp
 
 
 def score_feature(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
     """φ(q)·φ(k) with φ = elu + 1."""
-    (q, slope_q), (k, slope_k) = bend_elu_plus_one(query), bend_elu_plus_one(key)
+    (q, derivative_q), (k, derivative_k) = bend_elu_plus_one(query), bend_elu_plus_one(key)
 
-    def pull(grad: Array) -> dict[str, Array]:
-        return {"query": slope_q * (grad @ k), "key": slope_k * (flip(grad) @ q)}
+    def vjp(grad: Array) -> dict[str, Array]:
+        return {"query": derivative_q * (grad @ k), "key": derivative_k * (flip(grad) @ q)}
 
-    return q @ flip(k), pull
+    return q @ flip(k), vjp
 
 
 def score_callable(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -204,7 +204,7 @@ def score_callable(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
     angle = (query * weight) @ flip(key)
     apart = query[..., :, None, :] - key[..., None, :, :]
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         turn = grad * np.cos(angle)
         # sign(0) is 0, and so is the derivative of the absolute value there
         step = grad[..., None] * np.sign(apart) / d
@@ -215,7 +215,7 @@ def score_callable(query: Array, key: Array, leaves: Leaves, facts: Facts) -> tu
             "score.0": (query * by_key).sum((0, 1, 2)),
         }
 
-    return np.sin(angle) - np.abs(apart).sum(-1) / d, pull
+    return np.sin(angle) - np.abs(apart).sum(-1) / d, vjp
 
 
 SCORES = {

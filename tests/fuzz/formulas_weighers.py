@@ -1,6 +1,6 @@
 """Weighers in long double, each with its derivative worked out by hand beside it.
 
-Scores, weights and what is allowed are (b, h, n, m). Weights are zero where nothing is allowed; a `pull` takes their
+Scores, weights and what is allowed are (b, h, n, m). Weights are zero where nothing is allowed; a `vjp` takes their
 gradient and gives those of the `scores` and of learned leaves, by name.
 """
 
@@ -39,14 +39,14 @@ def weigh_softmax(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -
     shares = powers / np.where(total > 0, total, 1)
     m = scores.shape[-1]
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         if sink is None:
             return {"scores": shares * subtract_mean(grad, shares)}
         grad = np.concatenate([grad, np.zeros_like(grad[..., :1])], -1)
-        slopes = shares * subtract_mean(grad, shares)
-        return {"scores": slopes[..., :m], "weigh.0": sum_to(slopes[..., m].sum((0, 2)), sink.shape)}
+        gradients = shares * subtract_mean(grad, shares)
+        return {"scores": gradients[..., :m], "weigh.0": sum_to(gradients[..., m].sum((0, 2)), sink.shape)}
 
-    return shares[..., :m], pull
+    return shares[..., :m], vjp
 
 
 def weigh_relu(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -55,16 +55,16 @@ def weigh_relu(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> t
     is_on = allowed & (scores > 0)
     positive = np.where(is_on, scores, 0)
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         return {"scores": np.where(is_on, grad * scale * power * positive ** (power - 1), 0)}
 
-    return scale * positive**power, pull
+    return scale * positive**power, vjp
 
 
 def weigh_sigmoid(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
     """1/(1 + e^−(s + shift))."""
-    weights, slope = (np.where(allowed, x, 0) for x in bend_sigmoid(scores + LONG(facts["shift"])))
-    return weights, lambda grad: {"scores": grad * slope}
+    weights, derivative = (np.where(allowed, x, 0) for x in bend_sigmoid(scores + LONG(facts["shift"])))
+    return weights, lambda grad: {"scores": grad * derivative}
 
 
 def weigh_sum(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -74,10 +74,10 @@ def weigh_sum(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> tu
     one_over = np.divide(1, total, out=np.zeros_like(total), where=total != 0)
     weights = seen * one_over
 
-    def pull(grad: Array) -> dict[str, Array]:
+    def vjp(grad: Array) -> dict[str, Array]:
         return {"scores": np.where(allowed, one_over * subtract_mean(grad, weights), 0)}
 
-    return weights, pull
+    return weights, vjp
 
 
 def weigh_hard(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) -> tuple[Array, Pull]:
@@ -103,17 +103,17 @@ def weigh_entmax(scores: Array, allowed: Array, leaves: Leaves, facts: Facts) ->
     above, is_in = _measure_above(ranked, last)
     height = np.where(is_in, above + _solve_rest(above, is_in, alpha), 0)
     ranked_weights = _raise(height, 1 / (alpha - 1))
-    ranked_slopes = np.where(height > 0, _raise(np.where(height > 0, height, 1), (2 - alpha) / (alpha - 1)), 0)
-    weights, slopes = (np.zeros_like(logits) for _ in range(2))
+    ranked_derivatives = np.where(height > 0, _raise(np.where(height > 0, height, 1), (2 - alpha) / (alpha - 1)), 0)
+    weights, derivatives = (np.zeros_like(logits) for _ in range(2))
     np.put_along_axis(weights, order, ranked_weights, -1)
-    np.put_along_axis(slopes, order, ranked_slopes, -1)
-    weights, slopes = np.where(allowed, weights, 0), np.where(allowed, slopes, 0)
-    total = slopes.sum(-1, keepdims=True)
+    np.put_along_axis(derivatives, order, ranked_derivatives, -1)
+    weights, derivatives = np.where(allowed, weights, 0), np.where(allowed, derivatives, 0)
+    total = derivatives.sum(-1, keepdims=True)
 
-    def pull(grad: Array) -> dict[str, Array]:
-        return {"scores": slopes * subtract_mean(grad, slopes / np.where(total > 0, total, 1))}
+    def vjp(grad: Array) -> dict[str, Array]:
+        return {"scores": derivatives * subtract_mean(grad, derivatives / np.where(total > 0, total, 1))}
 
-    return weights, pull
+    return weights, vjp
 
 
 def _raise(x: Array, power: np.longdouble) -> Array:
@@ -162,18 +162,18 @@ def _solve_rest(above: Array, is_in: Array, alpha: np.longdouble) -> Array:
         height = np.where(is_in, above + _raise(x, own), 0)
         weights = _raise(height, 1 / power)
         # the derivative of a power is the power over its base; that of the last weight by itself is one
-        slopes = np.divide(weights, height, out=np.zeros_like(height), where=height > 0)
-        slope = slopes.sum(-1, keepdims=True) * _raise(x, own - 1) * (own / power)
-        return weights.sum(-1, keepdims=True) - 1, slope
+        derivatives = np.divide(weights, height, out=np.zeros_like(height), where=height > 0)
+        derivative = derivatives.sum(-1, keepdims=True) * _raise(x, own - 1) * (own / power)
+        return weights.sum(-1, keepdims=True) - 1, derivative
 
     # no weight is less than the last, so that it is at most their mean
     low, high = np.zeros_like(count), _raise(1 / count, power / own)
     x, step = high, high - low
     is_done = np.zeros(x.shape, bool)
     for _ in range(MOST_STEPS):
-        value, slope = evaluate(x)
+        value, derivative = evaluate(x)
         low, high = np.where(value < 0, x, low), np.where(value < 0, high, x)
-        newton = x - np.divide(value, slope, out=np.zeros_like(x), where=slope > 0)
+        newton = x - np.divide(value, derivative, out=np.zeros_like(x), where=derivative > 0)
         # what is left is the rounding of the sum, or of x: it would never end
         is_done |= (np.abs(value) <= 8 * EPS) | (np.abs(newton - x) <= 4 * EPS * x)
         if is_done.all():

@@ -259,9 +259,9 @@ def _entmax(scores: Tensor, allowed: Tensor, alpha: float, rounded: Rounded) -> 
         enough = _grow(fixed - tau, power).sum(-1, keepdim=True) >= 1
         left, right = torch.where(enough, tau, left), torch.where(enough, right, tau)
     # Σp(low, tau) = 1 defines tau: a step of Newton from where it already holds leaves tau, and gives its derivative
-    slope = power * _grow(fixed - left, power - 1).sum(-1, keepdim=True)
+    derivative = power * _grow(fixed - left, power - 1).sum(-1, keepdim=True)
     surplus = rounded(_grow(low - left, power).sum(-1, keepdim=True)) - 1
-    tau = left + surplus / torch.where(slope > 0, slope, 1.0)
+    tau = left + surplus / torch.where(derivative > 0, derivative, 1.0)
     return rounded(_grow(rounded(low - tau), power).masked_fill(~(allowed & some), 0.0))
 
 

@@ -65,17 +65,20 @@ def is_softmax(d: Draw) -> bool:
 # what is broken, where, how, and which calls could show it
 FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
     "mask forgotten in backward": (
-        steps, "slope", before(no_mask_in_backward), lambda d: d.mask == "allowed" and d.weigh == "sigmoid"
+        steps, "gradients", before(no_mask_in_backward), lambda d: d.mask == "allowed" and d.weigh == "sigmoid"
     ),
-    "dropout forgotten in backward": (steps, "slope", before(no_dropout_in_backward), lambda d: d.dropout > 0),
-    "bias without gradient": (Bias, "pull", lambda f: lambda *a: None, lambda d: d.bias == "relative" and d.learn_bias),
+    "dropout forgotten in backward": (steps, "gradients", before(no_dropout_in_backward), lambda d: d.dropout > 0),
+    "bias without gradient": (
+        Bias, "add_gradients", lambda f: lambda *a: None, lambda d: d.bias == "relative" and d.learn_bias
+    ),
     "a tile loses its last key": (Layout, "tiles", after(lose_a_key), is_softmax),
     "earlier tiles keep their old peak": (
         Softmax, "step", after(lambda r: (r[0], r[1], None)), lambda d: is_softmax(d) and d.budget < 1000
     ),
     "statistic off by a thousandth": (Softmax, "finish", after(lambda stat: stat + 1e-3), is_softmax),
     "sink without gradient": (
-        Softmax, "slope_tensors", after(lambda parts: tuple(p * 0 for p in parts)), lambda d: d.weigh == "softmax sink"
+        Softmax, "tensor_gradients", after(lambda parts: tuple(p * 0 for p in parts)),
+        lambda d: d.weigh == "softmax sink",
     ),
     "scale off by a hundred-thousandth": (
         Dot, "_scale", after(lambda s: s * (1 + 1e-5)), lambda d: d.score == "dot" and d.dtype == "float32"
@@ -91,16 +94,16 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
         bits, "uniform", before(own_place), lambda d: d.dropout > 0 and d.budget < 1000 and min(d.sizes) > 30
     ),
     "sum without its mean": (
-        Sum, "slope", lambda f: lambda self, weights, grad, mean, stat: grad / stat, lambda d: d.weigh == "sum"
+        Sum, "gradient", lambda f: lambda self, weights, grad, mean, stat: grad / stat, lambda d: d.weigh == "sum"
     ),
-    "entmax with sparsemax's slope": (
-        Entmax, "slope", lambda f: lambda self, *parts: f(Entmax(2.0), *parts), lambda d: d.weigh == "entmax"
+    "entmax with sparsemax's gradient": (
+        Entmax, "gradient", lambda f: lambda self, *parts: f(Entmax(2.0), *parts), lambda d: d.weigh == "entmax"
     ),
     "the second best": (
         Hard, "solve", lambda f: lambda self, scores, tile: f(self, scores.neg(), tile), lambda d: d.weigh == "hard"
     ),
     "relu of the wrong power": (
-        Relu, "slope", after(lambda slope: slope * 2), lambda d: d.weigh == "relu squared" and d.dtype == "float32"
+        Relu, "derivative", after(lambda part: part * 2), lambda d: d.weigh == "relu squared" and d.dtype == "float32"
     ),
     "a width counted twice": (
         Gaussian, "prepare", lambda f: lambda self, q, k: f(self, q * 1.0001, k), lambda d: d.score == "gaussian"
@@ -115,7 +118,7 @@ FAULTS: dict[str, tuple[object, str, Change, Callable[[Draw], bool]]] = {
         lambda d: d.dtype == "float32" and d.score == "dot",
     ),
     "gradient of one row doubled": (
-        steps, "slope", after(lambda r: (r[0], torch.cat([r[1][:, :, :1] * 2, r[1][:, :, 1:]], 2))), is_softmax
+        steps, "gradients", after(lambda r: (r[0], torch.cat([r[1][:, :, :1] * 2, r[1][:, :, 1:]], 2))), is_softmax
     ),
 }  # fmt: skip
 

@@ -28,7 +28,9 @@ def find_padding(lens: Tensor, n: int) -> Tensor:
     return torch.arange(n) >= lens[:, None]
 
 
-def pull(layer: nn.Module, call: Callable[..., Tensor], X: Tensor, where: Tensor | None = None) -> list[Tensor]:
+def differentiate(
+    layer: nn.Module, call: Callable[..., Tensor], X: Tensor, where: Tensor | None = None
+) -> list[Tensor]:
     """The result, and gradients of X and all parameters by what `where` (all by default) leaves of it."""
     X = X.clone().requires_grad_()
     torch.manual_seed(3)
@@ -43,9 +45,9 @@ def pull(layer: nn.Module, call: Callable[..., Tensor], X: Tensor, where: Tensor
 def assert_unread(layer: nn.Module, call: Callable[..., Tensor], padding: Tensor, width: int = D) -> None:
     """What stands in padding changes no bit of results and gradients, finite or not."""
     X = draw(*padding.shape, width)
-    plain = pull(layer, call, X.masked_fill(padding[..., None], 0))
+    plain = differentiate(layer, call, X.masked_fill(padding[..., None], 0))
     assert all(x.isfinite().all() for x in plain)
     assert not plain[1][padding].any()
     for poison in (7.0, 1e300, torch.inf, torch.nan):
-        poisoned = pull(layer, call, X.masked_fill(padding[..., None], poison))
+        poisoned = differentiate(layer, call, X.masked_fill(padding[..., None], poison))
         assert all(a.equal(b) for a, b in zip(plain, poisoned, strict=True)), poison

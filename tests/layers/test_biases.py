@@ -35,12 +35,12 @@ def bucket(ahead: int, buckets: int, max_distance: int, two_sided: bool) -> int:
 def compare(layer, learned, write):
     """Attend by the layer's term and by the same numbers as a dense bias: outputs, and gradients of what is learned."""
     query, key, value = inputs(3, 7, 11)
-    pull = torch.randn(2, 3, 7, 5, dtype=torch.float64)
+    cotangent = torch.randn(2, 3, 7, 5, dtype=torch.float64)
     out = attend(query, key, value, bias=layer())
-    (grad,) = torch.autograd.grad(out, learned, pull)
+    (grad,) = torch.autograd.grad(out, learned, cotangent)
     scores = query @ key.mT / math.sqrt(5) + write(learned)
     expected = torch.softmax(scores, -1) @ value
-    (expected_grad,) = torch.autograd.grad(expected, learned, pull)
+    (expected_grad,) = torch.autograd.grad(expected, learned, cotangent)
     assert_close(out, expected)
     assert expected_grad.abs().max() > 1e-3
     assert_close(grad, expected_grad, "gradient")

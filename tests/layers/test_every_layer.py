@@ -167,7 +167,7 @@ def test_every_public_layer_is_here():
     assert layers - made == {Attention, regard.layers.AttentionDecoder}
 
 
-def pull(layer: Callable[..., Tensor], parameters: list[Tensor], rows: list[Tensor]) -> list[Tensor]:
+def differentiate(layer: Callable[..., Tensor], parameters: list[Tensor], rows: list[Tensor]) -> list[Tensor]:
     leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in rows]
     out = layer(*leaves)
     wanted = [x for x in (*leaves, *parameters) if x.requires_grad]
@@ -189,7 +189,7 @@ def test_compile_makes_one_graph(name, training):
     found = []
     for call in (compiled, layer):
         torch.manual_seed(1)
-        found.append(pull(call, list(layer.parameters()), rows))
+        found.append(differentiate(call, list(layer.parameters()), rows))
     for one_way, other in zip(*found, strict=True):
         torch.testing.assert_close(one_way, other, rtol=1e-5, atol=1e-6)
 
@@ -240,7 +240,7 @@ def test_half_precision(name, dtype):
     if "Hard" not in name:
         # the numbers of one dtype, a few roundings apart
         assert (out.double() - exact).norm() <= 8 * torch.finfo(dtype).eps * exact.norm()
-    pull(layer, list(layer.parameters()), rows)
+    differentiate(layer, list(layer.parameters()), rows)
 
 
 SHOWN = [name for name in LAYERS if isinstance(make(name)[0], Attention)]
@@ -250,11 +250,11 @@ SHOWN = [name for name in LAYERS if isinstance(make(name)[0], Attention)]
 def test_weights_may_be_seen(name):
     layer, rows = make(name)
     layer.eval()
-    before = pull(layer, list(layer.parameters()), rows)
+    before = differentiate(layer, list(layer.parameters()), rows)
     layer(*rows)
     weights = layer.attention_weights
     assert weights is not None
     assert not weights.requires_grad
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    after = pull(layer, list(layer.parameters()), rows)
+    after = differentiate(layer, list(layer.parameters()), rows)
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

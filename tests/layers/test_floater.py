@@ -100,11 +100,11 @@ def test_a_linear_flow_has_its_closed_form_at_fourth_order():
 def test_gradients_are_those_of_plain_runge_kutta(adjoint):
     layer = moving(3, steps=2, spacing=0.05, adjoint=adjoint)
     x = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
-    pull = torch.randn(2, 7, 3, dtype=torch.float64)
+    cotangent = torch.randn(2, 7, 3, dtype=torch.float64)
     out, expected = layer(x), x + write_out(layer, 7)
     assert_close(out, expected)
     inputs = [x, *layer.parameters()]
-    grads, exact = torch.autograd.grad(out, inputs, pull), torch.autograd.grad(expected, inputs, pull)
+    grads, exact = torch.autograd.grad(out, inputs, cotangent), torch.autograd.grad(expected, inputs, cotangent)
     for grad, one in zip(grads, exact, strict=True):
         assert one.abs().max() > 1e-3
         # the adjoint equation is solved anew, with an error of its own step
@@ -266,9 +266,9 @@ def test_no_graph_break():
     out, expected = compiled(x, 2), layer(x, 2)
     assert_close(out, expected)
     weights = list(layer.parameters())
-    pull = torch.randn_like(x)
+    cotangent = torch.randn_like(x)
     for grad, exact in zip(
-        torch.autograd.grad(out, weights, pull), torch.autograd.grad(expected, weights, pull), strict=True
+        torch.autograd.grad(out, weights, cotangent), torch.autograd.grad(expected, weights, cotangent), strict=True
     ):
         assert_close(grad, exact)
 

@@ -148,9 +148,9 @@ def test_gradient_of_the_entropy_is_the_formula():
     made = torch.autograd.grad(layer.reinforce(torch.zeros(2).double()), (query, key))
     p = probabilities(query, key)
     # dH/ds_j = −p_j (log p_j + H)
-    slope = (-p * (p.log() - (p * p.log()).sum(-1, keepdim=True))).detach() * -0.7 / 2 / D**0.5
-    assert_close(made[0], slope @ key)
-    assert_close(made[1], slope.mT @ query)
+    derivative = (-p * (p.log() - (p * p.log()).sum(-1, keepdim=True))).detach() * -0.7 / 2 / D**0.5
+    assert_close(made[0], derivative @ key)
+    assert_close(made[1], derivative.mT @ query)
 
 
 SCORED = {
@@ -194,10 +194,10 @@ def test_straight_through_is_the_drawn_value_with_the_soft_gradient():
     drawn = layer.attention_weights @ inputs[2]
     assert torch.equal(out, drawn)
     assert not torch.equal(layer.attention_weights, layer.soft_weights)
-    pull = torch.randn_like(out)
-    made = torch.autograd.grad(out, inputs, pull)
+    cotangent = torch.randn_like(out)
+    made = torch.autograd.grad(out, inputs, cotangent)
     soft = DotProductAttention()(*inputs, lengths)
-    for one, other in zip(made, torch.autograd.grad(soft, inputs, pull), strict=True):
+    for one, other in zip(made, torch.autograd.grad(soft, inputs, cotangent), strict=True):
         assert_close(one, other)
     assert layer.draw is None
 

@@ -68,8 +68,8 @@ def test_the_gradient_of_the_width_is_the_formula(layer, shared):
     a = torch.softmax(-0.5 * (apart * w) ** 2, -1)
     s = -w * apart**2
     out = (a * values).sum(-1)
-    slope = (a * (s - (a * s).sum(-1, keepdim=True)) * values).sum(-1)
-    assert layer.w.grad.item() == pytest.approx((2 * out * slope).sum().item(), rel=1e-12)
+    derivative = (a * (s - (a * s).sum(-1, keepdim=True)) * values).sum(-1)
+    assert layer.w.grad.item() == pytest.approx((2 * out * derivative).sum().item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard import RegardError, watch
 from regard.layers import AttentionPooling
 from regard.layers.pooling import reduce_rows
-from tests.layers.padded import LENS, D, assert_unread, draw, find_padding, pull, shake
+from tests.layers.padded import LENS, D, assert_unread, differentiate, draw, find_padding, shake
 
 PADDING = find_padding(LENS, 7)
 # padding before, between and after, and nothing else
@@ -28,7 +28,9 @@ def test_it_is_the_mean_by_learned_weights():
         parts = [X[i, :length] for i, length in enumerate(LENS.tolist())]
         return torch.stack([weigh_by_hand(layer, x) @ x for x in parts])
 
-    for found, expected in zip(pull(layer, lambda x: layer(x, LENS), X), pull(layer, by_hand, X), strict=True):
+    for found, expected in zip(
+        differentiate(layer, lambda x: layer(x, LENS), X), differentiate(layer, by_hand, X), strict=True
+    ):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     layer(X, LENS)
     assert layer.attention_weights.shape == (4, 1, 7)
@@ -74,7 +76,7 @@ def test_hard_draws_by_the_soft_weights_and_learns_as_they_do():
     # five deviations of 4,000 draws
     torch.testing.assert_close(counts[:4], weigh_by_hand(hard, rows[0, :4]), rtol=0, atol=0.04)
     assert int((counts * 4000).round().sum()) == 4000
-    grads = [pull(x, lambda y, x=x: x(y, LENS), draw(4, 7, D))[1:] for x in (soft, hard)]
+    grads = [differentiate(x, lambda y, x=x: x(y, LENS), draw(4, 7, D))[1:] for x in (soft, hard)]
     assert all(a.equal(b) for a, b in zip(*grads, strict=True))
 
 

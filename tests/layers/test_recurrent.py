@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard import RegardError
 from regard.layers import GRULayers
-from tests.layers.padded import LENS, D, assert_unread, draw, find_padding, pull, shake
+from tests.layers.padded import LENS, D, assert_unread, differentiate, draw, find_padding, shake
 
 PADDING = find_padding(LENS, 7)
 
@@ -26,7 +26,7 @@ def test_each_sequence_is_as_alone(both):
                 out[i, :length] = oracle(X[i : i + 1, :length])[0][0]
         return out
 
-    found, expected = pull(layer, lambda x: layer(x, LENS), X), pull(oracle, alone, X)
+    found, expected = differentiate(layer, lambda x: layer(x, LENS), X), differentiate(oracle, alone, X)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     assert not found[0][PADDING].any()

@@ -134,7 +134,7 @@ def test_it_has_no_state_and_copies():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Rotary(1), "Rotary head_width must be at least 2, a pair of columns to turn, got 1."),
+        (lambda: Rotary(1), "Rotary head_width must be at least 2, a pair of columns to rotate, got 1."),
         (lambda: Rotary(4, base=0), "Rotary base must be positive, got 0."),
         (lambda: Rotary(4, max_len=0), "Rotary max_len must be at least 1, got 0."),
         (

@@ -172,7 +172,7 @@ def test_a_dense_bias_is_not_copied():
     layer = MultiHeadAttention(4, 4, 4, 4, 2)
     rows, bias = torch.randn(1, 50, 4), torch.randn(2, 50, 50)
     layer(rows, rows, rows, bias=bias)
-    assert layer._seen.bias.data_ptr() == bias.data_ptr()
+    assert layer._last_call.bias.data_ptr() == bias.data_ptr()
     bias.zero_()
     with pytest.raises(RegardError, match="changed in place"):
         _ = layer.attention_weights
@@ -201,7 +201,7 @@ def test_nothing_is_kept_where_nobody_looks():
     layer = DotProductAttention()
     layer.shows_weights = False
     layer(*rows())
-    assert layer._seen is None
+    assert layer._last_call is None
     assert layer.attention_weights is None
 
 

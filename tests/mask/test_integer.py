@@ -10,7 +10,7 @@ import torch
 from regard import attend
 from regard.core import RegardError
 from regard.mask import Lengths
-from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
+from regard.mask.integer import assert_range, misfit_integers, recall_range, remember_range
 
 CPU = torch.device("cpu")
 
@@ -71,7 +71,7 @@ def test_on_the_cpu_every_call_looks():
     "given", [None, "3", torch.tensor([1.5]), torch.tensor([9]), torch.tensor([], dtype=torch.int64)]
 )
 def test_what_is_on_no_gpu_is_left_to_those_who_look(given):
-    vouch(given, 0, 4)
+    assert_range(given, 0, 4)
     if isinstance(given, torch.Tensor):
         assert recall_range(given) is None
 
@@ -110,27 +110,27 @@ def asserted(monkeypatch, as_on_gpu):
 def test_each_narrower_bound_is_asserted_once(widths, count, asserted):
     lengths = torch.tensor([3, 5])
     for width in widths:
-        vouch(lengths, 0, width)
+        assert_range(lengths, 0, width)
         assert misfit_integers("lengths", lengths, CPU, 0, width) is None
     assert len(asserted) == count
     assert recall_range(lengths) == (0, min(widths))
-    vouch(lengths, 2, 50)
+    assert_range(lengths, 2, 50)
     assert recall_range(lengths) == (2, min(widths))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 10), (4, 20)])
 def test_a_narrower_bound_that_does_not_hold_is_stopped_at(low, high, as_on_gpu):
     lengths = torch.tensor([3, 15])
-    vouch(lengths, 0, 20)
+    assert_range(lengths, 0, 20)
     with pytest.raises(RuntimeError, match=f"must lie within {low} and {high}"):
-        vouch(lengths, low, high)
+        assert_range(lengths, low, high)
     assert recall_range(lengths) == (0, 20)
 
 
 def test_numbers_that_were_seen_are_complained_about_in_words(asserted):
     lengths = torch.tensor([3, 15])
     remember_range(lengths, 3, 15, is_seen=True)
-    vouch(lengths, 0, 10)
+    assert_range(lengths, 0, 10)
     assert not asserted
     assert misfit_integers("lengths", lengths, CPU, 0, 10) == "lengths must be at most 10, got 15."
 
@@ -142,7 +142,7 @@ def test_a_gpu_is_not_waited_for_with_another_width(widths):
     torch.cuda.set_sync_debug_mode("error")
     try:
         for width in widths:
-            vouch(lengths, 0, width)
+            assert_range(lengths, 0, width)
             assert misfit_integers("lengths", lengths, lengths.device, 0, width) is None
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -152,7 +152,7 @@ def test_a_gpu_is_not_waited_for_with_another_width(widths):
 @pytest.mark.gpu
 def test_a_gpu_is_not_waited_for():
     lengths = torch.tensor([3, 4], device="cuda")
-    vouch(lengths, 0, 4)
+    assert_range(lengths, 0, 4)
     torch.cuda.set_sync_debug_mode("error")
     try:
         assert misfit_integers("lengths", lengths, lengths.device, 0, 4) is None

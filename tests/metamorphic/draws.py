@@ -121,7 +121,7 @@ def assert_same(actual: Tensor, expected: Tensor, what: str = "output", units: f
     assert off <= units * unit, f"{what} is off by {off / unit:.3g} units in the last place, allowed are {units:g}"
 
 
-def slopes(out: Tensor, *leaves: Tensor, grad: Tensor | None = None) -> list[Tensor]:
+def gradients(out: Tensor, *leaves: Tensor, grad: Tensor | None = None) -> list[Tensor]:
     """Gradients under a fixed, uneven cotangent."""
     if grad is None:
         grad = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).view(out.shape)

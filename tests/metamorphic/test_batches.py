@@ -6,7 +6,7 @@ import torch
 from regard import attend
 from regard.score import Dot
 from regard.weigh import Entmax, Hard, Softmax, Sparsemax
-from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, slopes
+from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, gradients
 
 pytestmark = pytest.mark.thin(2)
 
@@ -26,7 +26,7 @@ def test_a_batch_is_its_sequences(number, backend):
     ]
     together = torch.cat(parts)
     assert_same(together, out)
-    for one, two in zip(slopes(together, *leaves), slopes(out, *leaves), strict=True):
+    for one, two in zip(gradients(together, *leaves), gradients(out, *leaves), strict=True):
         assert_same(one, two, "gradient")
 
 
@@ -51,7 +51,7 @@ def test_fewer_key_heads_are_repeated_key_heads(number, backend):
     full = as_leaves(drawn.query, *(x.repeat_interleave(repeats, 1) for x in drawn.rows[1:]))
     other = attend(*full, **drawn.terms, backend=backend)
     assert_same(other, out)
-    few, many = slopes(out, *leaves), slopes(other, *full)
+    few, many = gradients(out, *leaves), gradients(other, *full)
     assert_same(many[0], few[0], "dquery")
     for at in (1, 2):
         assert_same(many[at].unflatten(1, (drawn.g, repeats)).sum(2), few[at], "dkey or dvalue")
@@ -99,7 +99,7 @@ def test_a_number_added_to_all_scores_of_a_row_changes_no_weight(number, weigh):
         # scores of a thousand are a thousand times as coarse
         units = 2**12 * (1 + shift.abs().max().item())
         assert_same(moved, plain, units=units)
-        for one, two in zip(slopes(moved, *leaves), slopes(plain, *leaves), strict=True):
+        for one, two in zip(gradients(moved, *leaves), gradients(plain, *leaves), strict=True):
             assert_same(one, two, "gradient", units=64 * units)
 
 

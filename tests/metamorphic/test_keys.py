@@ -6,7 +6,7 @@ import torch
 from regard import attend
 from regard.engine.tiles import layout
 from regard.mask import Allowed, Causal, Lengths
-from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, slopes
+from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, gradients
 
 pytestmark = pytest.mark.thin(2)
 
@@ -24,7 +24,7 @@ def test_the_order_of_keys_does_not_matter(number, backend):
     moved = as_leaves(query, key[:, :, order], value[:, :, order])
     other = attend(*moved, mask=allowed[:, order], **drawn.terms, backend=backend)
     assert_same(other, out)
-    one, two = slopes(out, query, key, value), slopes(other, *moved)
+    one, two = gradients(out, query, key, value), gradients(other, *moved)
     assert_same(two[0], one[0], "dquery")
     assert_same(two[1], one[1][:, :, order], "dkey")
     assert_same(two[2], one[2][:, :, order], "dvalue")
@@ -44,7 +44,7 @@ def test_hidden_keys_change_nothing(number, backend):
     masks = (Lengths(lengths), Allowed(torch.arange(drawn.m + extra) < drawn.m))
     other = attend(*padded, mask=masks[number % 2], **drawn.terms, backend=backend)
     assert_same(other, out)
-    one, two = slopes(out, query, key, value), slopes(other, *padded)
+    one, two = gradients(out, query, key, value), gradients(other, *padded)
     assert_same(two[0], one[0], "dquery")
     for at in (1, 2):
         assert_same(two[at][:, :, : drawn.m], one[at], "dkey or dvalue")
@@ -62,7 +62,7 @@ def test_the_size_of_tiles_does_not_matter(number, monkeypatch):
         seeded = torch.Generator().manual_seed(1)
         dropout = 0.2 * (number % 2)
         out = attend(*leaves, mask=mask, **drawn.terms, dropout=dropout, generator=seeded, backend="tiled")
-        answers.append([out, *slopes(out, *leaves)])
+        answers.append([out, *gradients(out, *leaves)])
     for answer in answers[1:]:
         for one, two in zip(answer, answers[0], strict=True):
             assert_same(one, two)

@@ -6,7 +6,7 @@ import torch
 from regard import attend
 from regard.core import Tile
 from regard.engine.tiles import layout
-from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, slopes
+from tests.metamorphic.draws import DRAWS, as_leaves, assert_same, draw, draw_mask, gradients
 
 pytestmark = pytest.mark.thin(2)
 
@@ -67,7 +67,7 @@ def test_a_mask_is_its_written_out_self(number, monkeypatch):
     answers = []
     for given in (mask, write_out(mask, drawn), ~~mask):
         out = attend(*leaves, mask=given, **drawn.terms, backend="tiled")
-        answers.append([out, *slopes(out, *leaves)])
+        answers.append([out, *gradients(out, *leaves)])
     for answer in answers[1:]:
         for one, two in zip(answer, answers[0], strict=True):
             assert_same(one, two)

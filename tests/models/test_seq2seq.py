@@ -234,7 +234,7 @@ def test_weights_are_made_when_read_and_of_the_call():
     model(tokens(B, M), LENS, tokens(B, N))
     layer = model.decoder.attention
     assert layer._weights is None
-    assert layer._seen.query.shape == (B, N, 5)
+    assert layer._last_call.query.shape == (B, N, 5)
     copied = copy.deepcopy(model)
     with torch.no_grad():
         # an optimiser's step in between

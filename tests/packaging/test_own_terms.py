@@ -47,7 +47,7 @@ class Square(Pointwise):
     def weight(self, scores):
         return scores.square() / 8
 
-    def slope(self, scores, weights):
+    def derivative(self, scores, weights):
         return scores / 4
 
 

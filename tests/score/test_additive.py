@@ -78,9 +78,9 @@ def test_any_block_size_gives_the_same(block, monkeypatch):
     query, key = noise(2, 2, 5, 3, seed=7).tanh() / 2, noise(2, 2, 7, 3, seed=8).tanh() / 2
     plain, quick = Plain(WEIGHT, "tanh"), Factored(WEIGHT, is_small=block % 4 > 0)
     grad = cotangent(torch.zeros(2, 2, 5, 7, dtype=torch.float64))
-    expected, back = plain.pull(query, key, WEIGHT)
+    expected, back = plain.vjp(query, key, WEIGHT)
     monkeypatch.setattr("regard.score.additive._BLOCK", block)
-    scores, quick_back = quick.pull(query, key, WEIGHT)
+    scores, quick_back = quick.vjp(query, key, WEIGHT)
     assert_close(scores, expected)
     assert_all_close(quick_back(grad), back(grad), ["query", "key", "weight"])
 

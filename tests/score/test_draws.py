@@ -27,7 +27,7 @@ def drop(query: Tensor, key: Tensor) -> Tensor:
     return functional.dropout(query @ key.mT, 0.5)
 
 
-def pull(score: Any, seed: int = 4, **options: Any) -> tuple[Tensor, ...]:
+def differentiate(score: Any, seed: int = 4, **options: Any) -> tuple[Tensor, ...]:
     rows = [x.clone().requires_grad_() for x in ROWS]
     torch.manual_seed(seed)
     out = attend(*rows, score=score, **options)
@@ -39,12 +39,14 @@ def pull(score: Any, seed: int = 4, **options: Any) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("weigh", [Softmax(), Sigmoid(), Sparsemax()], ids=repr)
 @pytest.mark.parametrize("mask", [Full(), Causal()], ids=repr)
 def test_one_tile_draws_as_the_whole_does(weigh, mask):
-    found, expected = (pull(drop, weigh=weigh, mask=mask, backend=backend) for backend in ("tiled", "reference"))
+    found, expected = (
+        differentiate(drop, weigh=weigh, mask=mask, backend=backend) for backend in ("tiled", "reference")
+    )
     assert_all_close(found, expected, NAMES)
 
 
 def test_what_is_drawn_differs_from_call_to_call():
-    one, other = (pull(drop, seed, backend="tiled") for seed in (4, 5))
+    one, other = (differentiate(drop, seed, backend="tiled") for seed in (4, 5))
     assert not torch.equal(one[0], other[0])
     # and the generator goes on as if the score had been computed once
     torch.manual_seed(4)
@@ -69,7 +71,7 @@ def test_backward_leaves_the_generators_where_they_are():
 
 
 @pytest.mark.parametrize("mask", [Full(), Causal()], ids=repr)
-def test_many_tiles_have_the_slope_of_what_they_drew(mask):
+def test_many_tiles_have_the_gradient_of_what_they_drew(mask):
     generator = torch.Generator()
 
     def thin(query: Tensor, key: Tensor, own: torch.Generator | None) -> Tensor:

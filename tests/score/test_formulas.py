@@ -110,7 +110,7 @@ def test_every_form_of_a_score_is_its_definition(score, key, formula):
     score = as_double(score)
     expected = score(QUERY, key)
     query, keys, pair = score.prepare(QUERY, key)
-    for form in (pair, pair.fill, pair.expression, lambda *x: pair.pull(*x)[0]):
+    for form in (pair, pair.fill, pair.expression, lambda *x: pair.vjp(*x)[0]):
         assert_close(form(query, keys, *pair.tensors), expected)
     if (rows := score.as_dot(QUERY, key)) is not None:
         assert score.is_dot
@@ -120,7 +120,7 @@ def test_every_form_of_a_score_is_its_definition(score, key, formula):
 
 
 @each_formula
-def test_every_slope_of_a_score_is_its_derivative(score, key, formula):
+def test_every_gradient_of_a_score_is_autograds(score, key, formula):
     query, keys, pair = as_double(score).prepare(QUERY, key)
     leaves = [x.detach().requires_grad_() for x in (query, keys, *pair.tensors)]
     scores = pair(*leaves)
@@ -128,8 +128,8 @@ def test_every_slope_of_a_score_is_its_derivative(score, key, formula):
     expected = torch.autograd.grad(scores, leaves, grad)
     names = ["query", "key", *(f"tensor {at}" for at in range(len(pair.tensors)))]
     rows = (query, keys, *(t.detach() for t in pair.tensors))
-    assert_all_close(pair.pull(*rows)[1](grad), expected, names)
-    assert_all_close(pair.slopes(query, keys, grad, *rows[2:]), expected, names)
+    assert_all_close(pair.vjp(*rows)[1](grad), expected, names)
+    assert_all_close(pair.gradients(query, keys, grad, *rows[2:]), expected, names)
 
 
 @pytest.mark.parametrize("score", list_samples("score"), ids=repr)

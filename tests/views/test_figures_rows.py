@@ -62,7 +62,7 @@ def test_keys_that_a_sink_outweighs_have_no_weight():
     query, key = torch.randn(1, 2, 40, 8), torch.randn(1, 2, 40, 8)
     sink = weigh.Softmax(sink=torch.tensor([0.0, 500.0]))
     seen = look(query, key, weigh=sink, keep=True, map=8)
-    assert seen.stat[0, 1].min() > 400
+    assert seen.logsumexp[0, 1].min() > 400
     assert reading.read_table(seen, 1).max() < 1e-100
     assert read_bars(views.row(seen, 3, head=1), 40).max() < 1e-100
     scores = torch.cat([query[0, 0] @ key[0, 0].mT / math.sqrt(8), torch.zeros(40, 1)], -1)
@@ -71,7 +71,7 @@ def test_keys_that_a_sink_outweighs_have_no_weight():
 
 def test_a_row_without_allowed_keys_has_no_weight():
     seen = look(torch.ones(3, 8), torch.ones(2, 8), mask=Causal(), keep=True, map=1)
-    assert math.isinf(seen.stat[0])
+    assert math.isinf(seen.logsumexp[0])
     np.testing.assert_allclose(reading.read_table(seen), [[0, 0], [1, 0], [0.5, 0.5]], atol=1e-6)
 
 

@@ -128,7 +128,7 @@ LIES = {
     "distance": lambda x: x * 1.05,
     "received": lambda x: x * 3,
     "map": lambda x: torch.full_like(x, 0.5),
-    "stat": lambda x: x + 0.05,
+    "logsumexp": lambda x: x + 0.05,
     "query": lambda x: x * 1.5,
     "spans": lambda x: torch.stack((x[..., 0] + 1, x[..., 1]), -1),
 }
@@ -149,7 +149,7 @@ def test_it_fails_for_a_look_that_says_something_else(field, dtype):
     assert check.ratio < 4
     assert not check.holds
     assert "OFF, its look says something else" in check.text()
-    assert f"({'kept' if field in ('stat', 'query', 'spans') else field})" in check.text()
+    assert f"({'kept' if field in ('logsumexp', 'query', 'spans') else field})" in check.text()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -86,9 +86,28 @@ def rewrite(path, change):
     safetensors.save_file(tensors, path, {k: v for k, v in head.items() if v is not None})
 
 
+def test_a_file_of_the_version_before_opens(tmp_path):
+    # 0.1.0 called the logarithm of a row's sum of exp(scores) its statistic
+    seen, path = make(), tmp_path / "x.safetensors"
+    seen.save(path)
+
+    def rename(said, tensors, head):
+        for at in (0, 1):
+            tensors[f"{at}.stat"] = tensors.pop(f"{at}.logsumexp")
+
+    rewrite(path, rename)
+    again = Seen.load(path)
+    for name, look in seen.items():
+        assert torch.equal(again[name].logsumexp, look.logsumexp)
+        assert torch.equal(again[name].query, look.query)
+
+
 DAMAGE = {
     "a tensor is missing": lambda said, tensors, head: tensors.pop("0.entropy"),
-    "half of what is kept": lambda said, tensors, head: tensors.pop("0.stat"),
+    "half of what is kept": lambda said, tensors, head: tensors.pop("0.logsumexp"),
+    "a statistic beside its new name": lambda said, tensors, head: tensors.update(
+        {"0.stat": tensors["0.logsumexp"].clone()}
+    ),
     "a tensor too many": lambda said, tensors, head: tensors.update({"7.entropy": torch.zeros(1)}),
     "another kind": lambda said, tensors, head: tensors.update({"0.entropy": tensors["0.entropy"].int()}),
     "numbers for indices": lambda said, tensors, head: tensors.update({"0.top_keys": tensors["0.top_keys"].float()}),
@@ -196,7 +215,7 @@ def test_steps_in_one_are_the_whole(sizes, cells):
     # `self` by its one floating argument in front
     joined = seen.join()
     (look,) = joined.values()
-    for name in ("entropy", "peak", "total", "first", "local", "distance", "received", "stat", "query", "key"):
+    for name in ("entropy", "peak", "total", "first", "local", "distance", "received", "logsumexp", "query", "key"):
         torch.testing.assert_close(getattr(look, name), getattr(whole, name))
     assert torch.equal(look.spans, whole.spans)
     assert torch.equal(look.top_keys, whole.top_keys)

@@ -23,7 +23,7 @@ def weigh_kept(look):
     """The weights by what a look keeps."""
     places = torch.arange(look.received.shape[-1])
     allowed = (places >= look.spans[..., :1]) & (places < look.spans[..., 1:])
-    scores = look.query.double() @ look.key.double().transpose(-1, -2) - look.stat.double().unsqueeze(-1)
+    scores = look.query.double() @ look.key.double().transpose(-1, -2) - look.logsumexp.double().unsqueeze(-1)
     return scores.exp().masked_fill(~allowed, 0.0)
 
 

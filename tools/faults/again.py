@@ -30,7 +30,7 @@ AGAIN = [
         "generators that a function does not draw from are written to",
     ),
     Fault(
-        "engine/twice.py",
+        "engine/double_backward.py",
         "tensors = [x.view_as(x) for x in ctx.saved_tensors[: len(wants)]]",
         "tensors = ctx.saved_tensors[: len(wants)]",
         "a tensor that is query and key has its gradient twice where it is differentiated again",
@@ -61,13 +61,13 @@ AGAIN = [
     ),
     Fault(
         "engine/call.py",
-        "return tuple(t for t in self.mask.held if not t.is_inference())",
+        "return tuple(t for t in self.mask.all_tensors if not t.is_inference())",
         "return ()",
         "masks may change before backward",
     ),
     Fault(
         "core/terms.py",
-        "value.held if isinstance(value, Term) else ()",
+        "value.all_tensors if isinstance(value, Term) else ()",
         "()",
         "parts of a mask may change before backward",
     ),
@@ -90,7 +90,7 @@ AGAIN = [
         "third derivatives cut their arguments as the first ones do",
     ),
     Fault(
-        "engine/mapped.py",
+        "engine/vmap.py",
         "cut = [x.select(dim, at) if isinstance(dim, int) else x",
         "cut = [x.select(0, at) if isinstance(dim, int) else x",
         "vmap takes every sample along the first axis",
@@ -114,14 +114,14 @@ AGAIN = [
         "a derivative of a derivative under torch.func is cut off",
     ),
     Fault(
-        "engine/twice.py",
+        "engine/double_backward.py",
         "if not torch.is_grad_enabled():",
         "if True:",
         "second derivatives are left to a backend that has none",
     ),
     Fault(
         "engine/run.py",
-        "(*given, *call.tensors), call.watched)",
+        "(*given, *call.tensors), call.constants)",
         "(*given, *call.tensors), ())",
         "masks may change before a gradient that is differentiated",
     ),
@@ -129,12 +129,12 @@ AGAIN = [
         "weigh/entmax.py",
         "rate = torch.where(inside, (least / shares) ** (steep - 1), 0.0)",
         "rate = torch.where(inside, (least / shares) ** steep, 0.0)",
-        "entmax above an alpha of two: the slope of a wrong power",
+        "entmax above an alpha of two: the derivative of a wrong power",
     ),
     Fault(
         "weigh/entmax.py",
-        "return self._slope(weights.double(), grad.double()).to(grad.dtype)",
-        "return self._slope(weights, grad)",
+        "return self._gradient(weights.double(), grad.double()).to(grad.dtype)",
+        "return self._gradient(weights, grad)",
         "entmax above an alpha of two: gradients in float32",
     ),
     Fault(
@@ -153,7 +153,7 @@ AGAIN = [
         "weigh/relu.py",
         "return (~(scores <= 0)).to(scores.dtype) * self.scale",
         "return (scores > 0).to(scores.dtype) * self.scale",
-        "NaN has no slope under relu",
+        "NaN has no derivative under relu",
     ),
     Fault(
         "mask/window.py",

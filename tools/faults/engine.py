@@ -14,8 +14,8 @@ ENGINE = [
     ),
     Fault(
         STEPS,
-        "weights = settle(weigh.again(scores, stat), allowed, None)",
-        "weights = weigh.again(scores, stat)",
+        "weights = zero_out(weigh.recompute(scores, stat), allowed, None)",
+        "weights = weigh.recompute(scores, stat)",
         "mask missing from the weights made again in backward",
     ),
     Fault(
@@ -44,21 +44,21 @@ ENGINE = [
     ),
     Fault(
         STEPS,
-        "dvalue = settle(weights, None, keep).transpose(-1, -2) @ grad",
+        "dvalue = zero_out(weights, None, keep).transpose(-1, -2) @ grad",
         "dvalue = weights.transpose(-1, -2) @ grad",
         "dropout missing from the gradient of the values",
     ),
     Fault(
         STEPS,
-        "return out + settle(weights, allowed, keep) @ value",
-        "return settle(weights, allowed, keep) @ value",
+        "return out + zero_out(weights, allowed, keep) @ value",
+        "return zero_out(weights, allowed, keep) @ value",
         "pointwise weights: only the last tile of keys counts",
     ),
     Fault(
         STEPS,
-        "dscores = dweights * weigh.slope(scores, raw)",
-        "dscores = dweights * weigh.slope(raw, raw)",
-        "pointwise slope taken at the weights instead of the scores",
+        "dscores = dweights * weigh.derivative(scores, raw)",
+        "dscores = dweights * weigh.derivative(raw, raw)",
+        "derivative of a pointwise weigher taken at the weights instead of the scores",
     ),
     Fault(
         STEPS,
@@ -242,8 +242,8 @@ ENGINE = [
     ),
     Fault(
         COMPILED,
-        "pair.pair.slopes(query, key, dscores.to(query.dtype), *tensors)",
-        "pair.pair.slopes(key, query, dscores.to(query.dtype).mT, *tensors)",
+        "pair.pair.gradients(query, key, dscores.to(query.dtype), *tensors)",
+        "pair.pair.gradients(key, query, dscores.to(query.dtype).mT, *tensors)",
         "compiled backward swaps query and key",
     ),
     Fault(

@@ -51,7 +51,7 @@ FUSED = [
         f"{KERNELS}/scores.py",
         "return 1 - 2 * share, 4 * (share - share * share)",
         "return 1 - 2 * share, 2 * (share - share * share)",
-        "fused: the slope of tanh is halved",
+        "fused: the derivative of tanh is halved",
     ),
     Fault(
         f"{KERNELS}/bits.py",

@@ -48,7 +48,7 @@ LAYERS = [
         "dropout of the weights stays on in evaluation",
     ),
     Fault(
-        "layers/convolved.py",
+        "layers/conv_layers.py",
         "act(conv(clear_padding(x, valid).mT)).mT",
         "act(conv(x.mT)).mT",
         "from the second convolution on padding leaks into its neighbours",
@@ -72,7 +72,7 @@ LAYERS = [
         "runs of letters are averaged, not divided by the root of their number",
     ),
     Fault(
-        "layers/order.py",
+        "layers/positional.py",
         "rows = self.P[0, offset : offset + X.shape[1]]",
         "rows = self.P[0, : X.shape[1]]",
         "learned positions of a step begin at zero again",

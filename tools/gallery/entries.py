@@ -15,7 +15,7 @@ from regard.core.masks import And, Not, Or
 from regard.engine import find_weights
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.floater import Floater
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask import Allowed, Causal, Document, Edges, Full, Grid, Lengths, Window
 from regard.score import Additive, Bilinear, Concat, Cosine, Custom, Dot, Feature, Gaussian

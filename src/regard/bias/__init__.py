@@ -1,4 +1,4 @@
-"""What position adds to a score."""
+"""Biases: what position adds to the scores."""
 
 from regard.bias.alibi import Alibi
 from regard.bias.dense import Dense

@@ -1,4 +1,4 @@
-"""A penalty that grows with distance: https://arxiv.org/abs/2108.12409."""
+"""ALiBi, a linear penalty on distance: https://arxiv.org/abs/2108.12409."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bias written out in full."""
+"""A bias given as a tensor."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class Dense(Bias):
     def tile(self, tile: Tile) -> Tensor:
         return tile.slice(self.values)
 
-    def pull(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
+    def add_gradients(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
         part = tile.slice(into[0])
         part += reduce_to(grad, part.shape)

@@ -1,4 +1,4 @@
-"""Attention that can express convolution: https://arxiv.org/abs/1911.03584."""
+"""A quadratic bias on image positions, by which attention expresses convolution: https://arxiv.org/abs/1911.03584."""
 
 from __future__ import annotations
 

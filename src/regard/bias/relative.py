@@ -1,4 +1,4 @@
-"""Learned numbers for buckets of distance, as in T5: https://arxiv.org/abs/1910.10683."""
+"""Relative position bias, a learned number for each bucket of distance, as in T5: https://arxiv.org/abs/1910.10683."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vocabulary: sizes and tiles, the contracts of the terms, the one error. No mathematics."""
+"""The vocabulary: sizes and tiles, the base classes of scores, weighers, masks and biases, the one error."""
 
 from __future__ import annotations
 

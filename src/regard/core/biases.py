@@ -1,4 +1,4 @@
-"""What a bias must offer: numbers added to the scores, kept apart from the mask."""
+"""The base class of biases: numbers added to the scores, kept apart from the mask."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from regard.core.terms import Term
 
 @dataclass(frozen=True, repr=False)
 class Bias(Term):
-    """What position adds to a score; its gradients come back in the shape that was given."""
+    """Numbers added to the scores by position; gradients have the shape of the tensors that were given."""
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """The number added for query i of head h of sequence b and key j; index tensors broadcast."""
         raise NotImplementedError
 
     def tile(self, tile: Tile) -> Tensor:
-        """The numbers of a whole tile, broadcastable to its shape, in differentiable torch."""
+        """The bias of a whole tile, broadcastable to its shape, in differentiable torch."""
         return self(*tile.index())
 
-    def pull(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
-        """Add to `into` the gradients of `tensors` that a tile's score gradient gives."""
+    def add_gradients(self, tile: Tile, grad: Tensor, into: tuple[Tensor, ...]) -> None:
+        """Add the gradients of `tensors` to `into`, from the gradient of a tile's scores."""
         inputs = [t.detach().requires_grad_() for t in self.tensors]
         if not inputs:
             return

@@ -1,4 +1,4 @@
-"""Tiles by a function of queries and keys alone, with gradients for every tensor that it uses."""
+"""Scores given as a plain function: their tiles, with gradients for every tensor that it closes over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core.draws import Draws, Source, list_moved, list_sources
 from regard.core.errors import RegardError
-from regard.core.pairs import Pair, Pull
+from regard.core.pairs import Pair, Vjp
 
 
 class _Captured(TorchFunctionMode):
@@ -47,7 +47,7 @@ class _Captured(TorchFunctionMode):
 def probe(
     function: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, *known: Tensor
 ) -> tuple[_Captured, list[Source]]:
-    """What a function closes over besides the known, and draws from, when called with one query and one key."""
+    """The tensors that a function closes over, and the generators it draws from, by a call with one query and key."""
     rows = [x[..., :1, :] for x in (query, key)]
     seen = _Captured((query, key, *rows, *known))
 
@@ -96,7 +96,10 @@ def _untangle(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 class Closure(Pair):
-    """A tile by a score's definition alone. All heads at once: what it holds or closes over may be laid out by head."""
+    """The `Pair` of a score that has only its definition, with gradients by autograd.
+
+    It is given all heads at once, since what it holds or closes over may lead with a head axis.
+    """
 
     keeps_heads = True
 
@@ -127,7 +130,7 @@ class Closure(Pair):
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         return self(query, key).clone()
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
         with torch.enable_grad(), _Captured((query, key, *self.captured)) as seen:
             scores = self(query, key)
@@ -143,18 +146,18 @@ class Closure(Pair):
                 " the first row. Let it use the same generators on every tile."
             )
 
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
             inputs = (query, key, *self.tensors)
             if not scores.requires_grad:
                 return (None,) * len(inputs)
             # the closed-over tensors' own history is shared by all tiles
             return torch.autograd.grad(scores, inputs, grad, allow_unused=True, retain_graph=True)
 
-        return scores.detach(), back
+        return scores.detach(), backward
 
 
 def check_scores(scores: object, query: Tensor, key: Tensor) -> None:
-    """Complain unless these are a number for each pair of a tile."""
+    """Raise unless a score function returned one number for each pair of a tile."""
     shape = (*query.shape[:-1], key.shape[-2])
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__

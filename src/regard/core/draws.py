@@ -1,4 +1,4 @@
-"""Random numbers that a score draws on its way forward, drawn again on its way back."""
+"""Random numbers that a score draws in its forward pass, replayed in the backward pass."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SAMPLED, CLOSE, CLOSE_IN_HALF = 64, 1e-4, 1e-2
 
 
 class Source(NamedTuple):
-    """Where random numbers come from: how its state is read, and set."""
+    """A random generator: how its state is read, and set."""
 
     read: Callable[[], Tensor]
     write: Callable[[Tensor], object]
 
 
 class Draws:
-    """What a function drew on its way forward, and how its results came out, so that both are the same on the way back.
+    """The random numbers of a function's forward pass, to replay them in backward and see that results are the same.
 
     >>> draws = Draws("noise", list_sources(torch.device("cpu")))
     >>> with draws.record(may_replay=True):
@@ -53,7 +53,7 @@ class Draws:
 
     @contextmanager
     def undone(self) -> Iterator[None]:
-        """Whatever is drawn within, the sources are as they were afterwards."""
+        """Restore the states of all sources at the end of the block."""
         before = self._read()
         try:
             yield
@@ -62,7 +62,7 @@ class Draws:
 
     @contextmanager
     def record(self, may_replay: bool, is_noted: bool = False) -> Iterator[None]:
-        """The way forward; a complaint where it draws and cannot be gone again."""
+        """Record the forward pass; raise where it draws and cannot be replayed."""
         # compiling takes a while: complain before it
         if self.sources and not may_replay:
             raise RegardError(
@@ -78,13 +78,13 @@ class Draws:
         self.after = self._read()
 
     def note(self, result: Tensor) -> None:
-        """How a result came out, in a few numbers."""
+        """Note a few numbers of a result, to compare them in backward."""
         if self.notes is not None:
             self.notes.append(_sketch(result.detach()))
 
     @contextmanager
     def replay(self) -> Iterator[None]:
-        """The way back, with the same numbers; the sources are as they were afterwards."""
+        """Replay the recorded random numbers in the backward pass; the sources' states are restored afterwards."""
         noted: list[Tensor] = []
         self.notes = noted
         try:
@@ -110,7 +110,7 @@ class Draws:
             )
 
     def refuse_strips(self) -> None:
-        """Second derivatives cut a call otherwise than the first: what was drawn for one tile fits no other."""
+        """Raise for second derivatives of what drew: they cut a call into other tiles, which cannot replay it."""
         if self.drew:
             raise RegardError(
                 f"score function {self.name} draws random numbers, which second derivatives cannot draw again."
@@ -126,7 +126,7 @@ class Draws:
 
 
 def list_moved(sources: Sequence[Source], run: Callable[[], object]) -> list[Source]:
-    """Those sources that a function draws from; all are as they were afterwards."""
+    """The sources that a function draws from; their states are restored afterwards."""
     before = [source.read() for source in sources]
     try:
         run()
@@ -140,7 +140,7 @@ def list_moved(sources: Sequence[Source], run: Callable[[], object]) -> list[Sou
 
 
 def list_sources(device: torch.device) -> list[Source]:
-    """torch's own generators, of the CPU and of a device."""
+    """torch's default generators, of the CPU and of a device."""
     sources = [Source(torch.get_rng_state, torch.set_rng_state)]
     if device.type == "cuda":
         sources.append(

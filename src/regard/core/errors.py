@@ -2,7 +2,7 @@
 
 
 class RegardError(ValueError):
-    """Wrong input: the rule, both facts in the caller's own names and numbers, then the way out.
+    """Wrong input; its message says the rule, both facts in the caller's own names and numbers, and the way out.
 
     >>> raise RegardError("mask must be bool (True = attend), got float32.")
     Traceback (most recent call last):
@@ -11,7 +11,7 @@ class RegardError(ValueError):
 
 
 def plain(text: str) -> str:
-    """Without line ends, and without codes that a terminal obeys.
+    """A text without line ends and terminal control codes.
 
     >>> plain("a\\x1b[2Jb")
     'a?[2Jb'

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-    """Write a file, and its folders: whoever reads it, whenever the machine stops, finds the old content or the new.
+    """Write a file atomically, and make its folders: after a crash it has the old content or the new.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

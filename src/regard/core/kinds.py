@@ -1,4 +1,4 @@
-"""Of what kind a term's fields must be, read off their own annotations."""
+"""Type checks of a term's fields, read from their annotations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN: set[Any] = {int, float, str, bool, NoneType}
 
 
 def misfit_kind(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
-    """Why the value is of none of these kinds, or None.
+    """The error message if a value is of none of these types, else None.
 
     >>> misfit_kind("Causal offset", 1.5, (int, Tensor, NoneType))
     'Causal offset must be an integer, a tensor or None, got 1.5.'
@@ -34,14 +34,14 @@ def misfit_kind(name: str, value: object, kinds: tuple[Any, ...]) -> str | None:
 
 
 def describe(value: Any) -> str:
-    """A value as a message names it: itself where it is short, else its class."""
+    """A value as error messages show it: itself where it is short, else its class."""
     if isinstance(value, type):
         return f"the class {value.__name__} (write {value.__name__}(…))"
     return repr(value) if isinstance(value, str | int | float | bool | tuple) else type(value).__name__
 
 
 class Field(NamedTuple):
-    """A field of a term: the kinds that its annotation allows, and the types that need no second look."""
+    """A field of a term: the types that its annotation allows, and those that need no further check."""
 
     name: str
     kinds: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""What a mask must offer, and how masks compose: True means attend."""
+"""The base class of masks, and how masks compose: True means attend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.core.terms import Term
 
 @dataclass(frozen=True, repr=False)
 class Mask(Term):
-    """Which pairs may meet, as a rule on index tensors; `&`, `|` and `~` compose.
+    """Which query may attend to which key, as a rule on index tensors; `&`, `|` and `~` compose.
 
     `span` and `covers` are promises that let engines skip work: no key outside the span is allowed, every pair of a
     covered tile is. The defaults promise nothing.
@@ -23,8 +23,8 @@ class Mask(Term):
     learns = False
 
     @property
-    def looks(self) -> bool:
-        """Whether its rule depends on what numbers it holds, not only on where they stand: no compiler follows that."""
+    def is_data_dependent(self) -> bool:
+        """Whether the values of its tensors decide what is computed, which no compiler can trace."""
         return False
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Mask(Term):
         return self(*tile.index())
 
     def span(self, tile: Tile) -> range:
-        """An interval, within the tile's keys, outside of which none is allowed to any of its rows."""
+        """An interval of the tile's keys, outside of which no key is allowed for any of its queries."""
         return tile.j
 
     def covers(self, tile: Tile) -> bool:
@@ -64,11 +64,11 @@ class _Two(Mask):
         return []
 
     @property
-    def looks(self) -> bool:
-        return self.one.looks or self.other.looks
+    def is_data_dependent(self) -> bool:
+        return self.one.is_data_dependent or self.other.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.complain(sizes) or self.other.complain(sizes)
+        return self.one.find_misfit(sizes) or self.other.find_misfit(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes), self.other.settle(sizes))
@@ -136,11 +136,11 @@ class Not(Mask):
         return f"~{self.one}"
 
     @property
-    def looks(self) -> bool:
-        return self.one.looks
+    def is_data_dependent(self) -> bool:
+        return self.one.is_data_dependent
 
     def misfit(self, sizes: Sizes) -> str | None:
-        return self.one.complain(sizes)
+        return self.one.find_misfit(sizes)
 
     def settle(self, sizes: Sizes) -> Self:
         return type(self)(self.one.settle(sizes))

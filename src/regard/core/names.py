@@ -1,4 +1,4 @@
-"""Terms by the names that settings, files and command lines call them."""
+"""Scores and weighers by name, as settings, files and command lines spell them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 class Named(Mapping[str, type[T]]):
-    """The classes of a room by their names in lower case, then those of other packages (entry points).
+    """A registry: the classes of a room by name in lower case, then those of other packages (entry points).
 
     >>> from regard.score import SCORES
     >>> "additive" in SCORES, SCORES["additive"].__name__
@@ -30,7 +30,7 @@ class Named(Mapping[str, type[T]]):
 
     @property
     def plugins(self) -> dict[str, str]:
-        """Those of other packages, as they declare them."""
+        """The entry points of other packages, "module:Class" by name."""
         return find_plugins(f"{self.room}s")
 
     def __getitem__(self, name: str) -> type[T]:

@@ -1,4 +1,4 @@
-"""How large a call is, and which part of it a tile covers."""
+"""The sizes of a call, and tiles of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAR = 2**62
 
 
 def misfit_offset(name: str, offset: int | None) -> str | None:
-    """Why a term cannot be moved so far, or None."""
+    """The error message if an offset is out of range, else None."""
     # a compiler's number is not one yet
     is_near = offset is None or torch.compiler.is_compiling() or -FAR <= offset <= FAR
     return None if is_near else f"{name} offset must lie within -2**62 and 2**62, got {offset}."
@@ -104,7 +104,7 @@ class Tile:
         return b, h, i, j
 
     def keys(self, j: range) -> Tile:
-        """The same rows, other keys."""
+        """The same queries with other keys."""
         return replace(self, j=j)
 
     def slice(self, tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every term is: a small frozen value that knows its own tensors, and what a score and a weigher must offer."""
+"""The base classes of terms: `Term`, `Score`, and `Weigh` in its three kinds `Online`, `Pointwise` and `Row`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.core.sizes import Sizes, Tile
 
 @dataclass(frozen=True, repr=False)
 class Term:
-    """A choice: immutable, comparable, and readable in a test id, a config or the legend of a figure."""
+    """A part of an attention call, such as a score or a mask: a small frozen dataclass with a readable repr."""
 
     # whether its tensors are numbers that could be learned; masks hold indices
     learns: ClassVar[bool] = True
@@ -65,18 +65,18 @@ class Term:
         )
 
     @property
-    def held(self) -> tuple[Tensor, ...]:
-        """Every tensor of the term and its parts, of whatever kind: what must be as it was when backward comes by."""
-        return tuple(part for field in self._fields for part in _list_held(getattr(self, field.name)))
+    def all_tensors(self) -> tuple[Tensor, ...]:
+        """Every tensor of the term and its parts, also of integers: what must not change before backward."""
+        return tuple(part for field in self._fields for part in _list_tensors(getattr(self, field.name)))
 
-    def holding(self, tensors: Iterable[Tensor]) -> Self:
-        """The same term with others in place of `held`, in that order."""
+    def with_all_tensors(self, tensors: Iterable[Tensor]) -> Self:
+        """The same term holding other tensors, in the order of `all_tensors`."""
         rest = iter(tensors)
         values = {field.name: getattr(self, field.name) for field in self._fields}
-        return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_held(value)})
+        return replace(self, **{name: _refill(value, rest) for name, value in values.items() if _list_tensors(value)})
 
-    def complain(self, sizes: Sizes) -> str | None:
-        """What is wrong with this term in a call of these sizes, or None. `check` turns the answer into the error."""
+    def find_misfit(self, sizes: Sizes) -> str | None:
+        """The error message, which `check` raises, if the types of fields or `misfit` forbid a call, else None."""
         for name, kinds, plain in self._fields:
             value = getattr(self, name)
             if type(value) in plain:
@@ -92,32 +92,32 @@ class Term:
         return self.misfit(sizes)
 
     def misfit(self, sizes: Sizes) -> str | None:
-        """Why this term's own rules forbid a call of these sizes, or None; its fields are of the right kind by then."""
+        """The error message if this term cannot serve a call of these sizes, else None; types were checked before."""
         return None
 
     def settle(self, sizes: Sizes) -> Self:
-        """The same term with what depends on the call filled in: alignment, shapes, seeds."""
+        """The same term with what depends on the call filled in: alignment, shapes, random seeds."""
         return self
 
 
 def unsettled(term: Term, field: str) -> RegardError:
-    """The complaint about a term that is called before `settle` filled in a field."""
+    """The error about a term that is called before `settle` filled in a field."""
     return RegardError(f"{term} has no {field} before a call is known: give it, or call {term}.settle(sizes).")
 
 
 def read_fields(cls: type[Term]) -> None:
-    """Read the fields of a class and of all that were made from it so far, before a compiler asks for them."""
+    """Read the fields of a class and its subclasses, before a compiler asks for them."""
     cls._read = list_fields(cls)
     for heir in cls.__subclasses__():
         read_fields(heir)
 
 
-def _list_held(value: object) -> tuple[Tensor, ...]:
-    return (value,) if isinstance(value, Tensor) else value.held if isinstance(value, Term) else ()
+def _list_tensors(value: object) -> tuple[Tensor, ...]:
+    return (value,) if isinstance(value, Tensor) else value.all_tensors if isinstance(value, Term) else ()
 
 
 def _refill(value: object, tensors: Iterator[Tensor]) -> object:
-    return value.holding(tensors) if isinstance(value, Term) else next(tensors)
+    return value.with_all_tensors(tensors) if isinstance(value, Term) else next(tensors)
 
 
 def _show(value: object) -> str:
@@ -128,7 +128,7 @@ def _show(value: object) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Score(Term):
-    """How query i regards key j: `(…, i, d) × (…, j, d) -> (…, i, j)` on whole tensors or tiles."""
+    """A score of query i and key j: `(…, i, d) × (…, j, d) -> (…, i, j)` on whole tensors or tiles."""
 
     # whether query and key may differ in width
     any_widths: ClassVar[bool] = False
@@ -139,84 +139,87 @@ class Score(Term):
 
     @classmethod
     def start(cls, heads: int, width: int) -> dict[str, Tensor]:
-        """Its learned tensors as they are initialised, by field, for a layer of so many heads of this width."""
+        """Initial values of the learned tensors, by field, for a layer of so many heads of this width."""
         return {}
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         raise NotImplementedError
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Pair]:
-        """What can be done once per position, and the `Pair` for what is left per pair; unless said, all of it is."""
+        """Query and key after what can be done once per position, and the `Pair` for what is left per pair of them."""
         return query, key, Closure(self, self.called, query, key)
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """Its name in error messages."""
         return type(self).__name__
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
-        """Rows and a scale whose dot product is this score, where it is one in disguise."""
+        """A query, a key and a scale whose scaled dot product equals this score, or None."""
         return None
 
     @property
     def is_dot(self) -> bool:
-        """Whether `as_dot` has an answer."""
+        """Whether it equals a scaled dot product, that of `as_dot`."""
         return type(self).as_dot is not Score.as_dot
 
 
 @dataclass(frozen=True, repr=False)
 class Weigh(Term):
-    """How a row of scores becomes a row of weights: one of three kinds, which picks the algorithm."""
+    """A normaliser: how a row of scores becomes a row of weights. One of three kinds, which picks the algorithm."""
 
     # whether a weight may be below zero; False is a promise, by which looks take a row's sum for that of its magnitudes
     has_signs: ClassVar[bool] = True
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
-        """The definition on whole rows: differentiable, zeros where not allowed and in rows that have nothing."""
+        """The definition on whole rows: differentiable, zeros where masked and in rows with no allowed key."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
 class Online(Weigh):
-    """Weights that need a running statistic per row: `mass(score) / total`."""
+    """Weights by running statistics of a row, as in online softmax: `mass(score) / total`."""
 
     # how many numbers a row's statistic has
     num_stats: ClassVar[int] = 1
 
-    def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Peak and total before any key was seen, shaped (…, i, 1)."""
+    def begin(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The running maximum (peak) and sum (total) before any key, shaped (…, i, 1)."""
         raise NotImplementedError
 
     def step(self, scores: Tensor, allowed: Tensor | None, peak: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Unnormalised masses, the new peak, and by what earlier masses shrink (None: not at all)."""
+        """The unnormalised weights of a tile, the new peak, and the factor that rescales earlier sums (None: one)."""
         raise NotImplementedError
 
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
-        """The row statistic from which `again` makes the weights, its total last; +inf for a row with no mass."""
+        """The row statistic from which `recompute` makes the weights, its total last; +inf for a row with no mass.
+
+        Softmax keeps the running maximum and sum apart; logsumexp, which they make up, is peak + log(total).
+        """
         raise NotImplementedError
 
-    def again(self, scores: Tensor, stat: Tensor) -> Tensor:
-        """The weights of a tile, from its scores and the row statistic. May overwrite `scores`."""
+    def recompute(self, scores: Tensor, stat: Tensor) -> Tensor:
+        """The weights of a tile again, from its scores and the row statistic. May overwrite `scores`."""
         raise NotImplementedError
 
-    def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
-        """Gradient of the scores from that of the weights, where `mean` is Σ weight·grad. May overwrite `grad`."""
+    def gradient(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
+        """The gradient of the scores from that of the weights; `mean` is Σ weight·grad. May overwrite `grad`."""
         raise NotImplementedError
 
-    def slope_tensors(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of the term's own tensors from one block of rows."""
+    def tensor_gradients(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of the term's own tensors from one block of queries."""
         return ()
 
 
 @dataclass(frozen=True, repr=False)
 class Pointwise(Weigh):
-    """Weights that need no statistic: each score has its weight."""
+    """Elementwise weights: each is a function of its own score alone."""
 
     def weight(self, scores: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
-        """The derivative of `weight`."""
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
+        """The elementwise derivative of `weight`."""
         raise NotImplementedError
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
@@ -229,7 +232,7 @@ class Pointwise(Weigh):
 
 @dataclass(frozen=True, repr=False)
 class Row(Weigh):
-    """Weights that need the whole row at once. Scores that are not allowed arrive as -inf."""
+    """Weights that need the whole row of scores at once, as entmax does; masked scores arrive as -inf."""
 
     has_signs = False
 
@@ -237,8 +240,8 @@ class Row(Weigh):
         """The weights of complete rows."""
         raise NotImplementedError
 
-    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
-        """Gradient of the scores from that of the weights, in differentiable torch."""
+    def gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
+        """The gradient of the scores from that of the weights, in differentiable torch."""
         raise NotImplementedError
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None, tile: Tile | None = None) -> Tensor:
@@ -259,7 +262,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return ctx.weigh.slope(weights, grad), None, None  # type: ignore[attr-defined]
+        return ctx.weigh.gradient(weights, grad), None, None  # type: ignore[attr-defined]
 
 
 def _whole(scores: Tensor) -> Tile:

@@ -1,4 +1,4 @@
-"""The one function, and how it is carried out."""
+"""The one attention function, `attend`, and the backends that compute it."""
 
 from regard.engine.attend import attend, explain
 from regard.engine.look import Look, look

@@ -1,4 +1,4 @@
-"""The one function."""
+"""The one attention function, `attend`, and `explain`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from regard.core import Bias, Mask, RegardError, Score, Weigh
 from regard.core.bits import draw_seed
 from regard.engine.call import Call
 from regard.engine.check import Terms, as_terms, check, check_call, check_terms
+from regard.engine.custom_op import attend_as_operator, can_pack
 from regard.engine.plan import BACKENDS, Plan, plan
 from regard.engine.run import run_call
 from regard.engine.transform import attend_transformed, is_transformed
-from regard.engine.whole import attend_whole, can_travel
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -56,14 +56,14 @@ def attend(
     if is_meta or (torch.compiler.is_compiling() and not _can_trace(call, backend)):
         if is_meta:
             _check_meta(call, backend, terms)
-        if not all(map(can_travel, terms)):
+        if not all(map(can_pack, terms)):
             # the graph breaks here: nothing follows a caller's own function
             run: Callable[..., Tensor] = torch.compiler.disable(run_call)
             return run(call, generator, backend, terms, query, key, value)
         seed = draw_seed(generator) if dropout else 0
         drawn = terms[1].settle(call.sizes)
         options = {"dropout": dropout, "seed": seed, "backend": backend}
-        return attend_whole(query, key, value, (terms[0], drawn, *terms[2:]), options)
+        return attend_as_operator(query, key, value, (terms[0], drawn, *terms[2:]), options)
     return run_call(call, generator, backend, terms, query, key, value)
 
 
@@ -92,15 +92,15 @@ def explain(
 
 
 def _check_meta(call: Call, backend: str, terms: Terms) -> None:
-    """Complain where a named backend does not take tensors without numbers, or a caller's function would need some."""
+    """Raise where a named backend does not take tensors without numbers, or a caller's function would need some."""
     plan(call, backend)
     for term in terms:
-        if not can_travel(term):
+        if not can_pack(term):
             raise RegardError(f"{term} needs numbers, and tensors on meta have none.")
 
 
 def _can_trace(call: Call, backend: str) -> bool:
     """Whether a compiler may see the call as it is: kernels that are its own, unless their mask looks at numbers."""
-    if call.mask.looks or not any(one.TRACES and one.refuse(call) is None for one in BACKENDS.values()):
+    if call.mask.is_data_dependent or not any(one.TRACEABLE and one.refuse(call) is None for one in BACKENDS.values()):
         return False
-    return BACKENDS[plan(call, backend).backend].TRACES
+    return BACKENDS[plan(call, backend).backend].TRACEABLE

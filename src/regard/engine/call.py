@@ -1,4 +1,4 @@
-"""A call described without its tensors' contents: what the planner and the backends decide by."""
+"""A call described without its tensors' values: what a backend is chosen by."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.core.bits import keep
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """Sizes, settled terms, and what will be asked of the result."""
+    """A call of `attend`: its sizes, its settled terms, dropout, and whether it needs gradients."""
 
     sizes: Sizes
     score: Score
@@ -26,7 +26,7 @@ class Call:
 
     @property
     def compute_dtype(self) -> torch.dtype:
-        """Half precision is computed in float32: statistics, products and all."""
+        """The dtype of all computation: float32 for half precision."""
         return torch.float64 if self.sizes.dtype == torch.float64 else torch.float32
 
     @property
@@ -35,13 +35,13 @@ class Call:
         return (*self.score.tensors, *self.weigh.tensors, *(() if self.bias is None else self.bias.tensors))
 
     @property
-    def watched(self) -> tuple[Tensor, ...]:
-        """What a backward pass reads again and has no gradient: torch stops it where one was changed in between."""
+    def constants(self) -> tuple[Tensor, ...]:
+        """Tensors without gradients that backward reads: autograd raises where one was changed in place."""
         # tensors of inference mode do not count their changes
-        return tuple(t for t in self.mask.held if not t.is_inference())
+        return tuple(t for t in self.mask.all_tensors if not t.is_inference())
 
     def keep(self, tile: Tile) -> Tensor | None:
-        """What dropout multiplies the tile's weights by, or None without dropout."""
+        """The dropout mask of the tile, scaled by 1/(1 − p), or None without dropout."""
         if self.dropout == 0.0:
             return None
         kept = keep(self.seed, tile, self.dropout).to(self.compute_dtype)
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate: operations, bytes of all inputs and outputs, and memory held beyond those."""
+    """An estimated cost: operations, bytes of all inputs and outputs, and memory beyond those."""
 
     operations: float
     bytes: float
@@ -68,7 +68,8 @@ class Cost:
 
 
 def show_bytes(count: float) -> str:
-    """
+    """A number of bytes with its unit.
+
     >>> show_bytes(3 * 2**20)
     '3.0 MiB'
     """

@@ -1,4 +1,4 @@
-"""Every rule about tensors and terms, and the only place that complains about them."""
+"""Validation of a call: every rule about its tensors and terms, and the only place that raises for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
-    """The sizes of a call, or a complaint in the caller's own names and numbers."""
+    """The sizes of a call; raises where its tensors do not fit together."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor):
             raise RegardError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
@@ -95,7 +95,7 @@ def check(query: Tensor, key: Tensor, value: Tensor, score: Score) -> Sizes:
 def as_terms(
     score: Score | Callable[[Tensor, Tensor], Tensor], weigh: Weigh, mask: Mask | Tensor, bias: Bias | Tensor | None
 ) -> Terms:
-    """What a caller gave, as terms."""
+    """What a caller gave, as terms: functions and tensors are wrapped."""
     return as_score(score), as_weigh(weigh), as_mask(mask), as_bias(bias)
 
 
@@ -133,7 +133,7 @@ def check_call(
     query: Tensor, key: Tensor, value: Tensor, terms: Terms, dropout: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Call:  # fmt: skip
-    """The call, checked and settled but for what it draws."""
+    """The checked call, its terms settled except for what is drawn at random."""
     score, weigh, mask, bias = terms
     sizes = check(query, key, value, score)
     check_terms(sizes, *terms, dropout, generator)
@@ -146,9 +146,9 @@ def check_call(
 def check_terms(
     sizes: Sizes, score: Score, weigh: Weigh, mask: Mask, bias: Bias | None, dropout: float, generator: object
 ) -> None:
-    """Each term's own complaint about this call, raised."""
+    """Raise where a term, dropout or generator cannot serve a call of these sizes."""
     for term in (score, weigh, mask, bias):
-        if term is not None and (problem := _complain(term, sizes)):
+        if term is not None and (problem := _find_misfit(term, sizes)):
             raise RegardError(problem)
     if (type(dropout) is not float and misfit_kind("dropout", dropout, (float,))) or not 0.0 <= dropout < 1.0:
         raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
@@ -156,12 +156,12 @@ def check_terms(
         raise RegardError(problem)
 
 
-def _complain(term: Term, sizes: Sizes) -> str | None:
+def _find_misfit(term: Term, sizes: Sizes) -> str | None:
     try:
-        return term.complain(sizes)
+        return term.find_misfit(sizes)
     except RuntimeError:
         # a nested tensor does not even have a shape; to look for one takes time that a small call does not have
-        if any(x.is_nested for x in term.held):
+        if any(x.is_nested for x in term.all_tensors):
             name = type(term).__name__
             return f"{name} must hold a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor)."
         raise

@@ -1,4 +1,4 @@
-"""Any caller's shapes as (b, h, n, d) and back, and what backends of our own compute with."""
+"""Shapes folded to (b, h, n, d) and back; half precision upcast, and key heads repeated for grouped queries."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def unfold(out: Tensor, sizes: Sizes) -> Tensor:
 
 
 def lift(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor, Tensor]:
-    """The call in its compute dtype, each query head with a key head of its own."""
+    """The call upcast to its compute dtype, with a key head for each query head."""
     query, key, value = lift_rows(call, query, key, value)
     call, key, value = lift_terms(call, key, value)
     return call, query, key, value
 
 
 def lift_rows(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value in the dtype that the call computes in."""
+    """Query, key and value upcast to the call's compute dtype."""
     dtype = call.compute_dtype
     if call.score.keeps_dtype:
         return query, key, value.to(dtype)
@@ -49,7 +49,7 @@ def lift_rows(call: Call, query: Tensor, key: Tensor, value: Tensor) -> tuple[Te
 
 
 def lift_terms(call: Call, key: Tensor, value: Tensor) -> tuple[Call, Tensor, Tensor]:
-    """The call with its terms in that dtype, and lifted rows with a key head for each query head."""
+    """The call with its terms in that dtype, and key and value heads repeated, one for each query head."""
     dtype, sizes = call.compute_dtype, call.sizes
     # after the cast of rows: the gradients of repeated heads are summed in the compute dtype
     repeats = sizes.h // sizes.g if sizes.g else 1

@@ -1,4 +1,4 @@
-"""What the weights of a call look like, by streaming: who attends to whom and how sharply, never n×m numbers."""
+"""Statistics of attention weights by streaming: entropy, top keys, a map and more, never n×m numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from regard.weigh import Softmax
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Statistics of a call's weights, before dropout; `look` makes it. Leading axes and heads are the caller's own.
+    """Statistics of attention weights, before dropout; `look` makes it. Leading axes and heads are the caller's own.
 
     Shares are a row's weights over their sum (of magnitudes, where some are negative). Query i stands at key
     i + m − n: positions align at the end.
@@ -54,10 +54,10 @@ class Look:
     chosen: Int[Tensor, " chosen"]
     # the call's terms in words
     terms: str = ""
-    # with keep=True, weight(i, j) is exp(query_i · key_j − stat_i) for spans[i, 0] <= j < spans[i, 1], else zero
+    # with keep=True, weight(i, j) is exp(query_i · key_j − logsumexp_i) for spans[i, 0] <= j < spans[i, 1], else zero
     query: Float[Tensor, "*p i d"] | None = None
     key: Float[Tensor, "*b g j d"] | None = None
-    stat: Float[Tensor, "*p i"] | None = None
+    logsumexp: Float[Tensor, "*p i"] | None = None
     spans: Int[Tensor, "*p i two"] | None = None
     # why these four are not there
     why: str = "not kept: look(…, keep=True) keeps query and key"
@@ -105,7 +105,7 @@ def look(
     tensor(3.)
 
     `rows` chooses queries whose weights are given in full, from the end where negative. `keep` keeps query and key of
-    a softmax of dot products, from which any weight can be made again. `backend` is "tiled" (everything, everywhere),
+    a softmax of dot products, from which any weight can be recomputed. `backend` is "tiled" (everything, everywhere),
     "fused" (CUDA kernels for softmax of a dot product) or "auto".
     """
     given = as_terms(score, weigh, mask, bias)
@@ -119,12 +119,12 @@ def look(
     is_fused = _has_kernel(call, wanted, backend)
     with torch.autocast(sizes.device.type, enabled=False):
         kept: dict[str, Any] = keep_rows(call, query, key) if keep else {}
-        has_stat = "query" in kept
+        has_logsumexp = "query" in kept
         if is_fused:
-            found = fused.run(call, query, key, wanted, has_stat)
+            found = fused.run(call, query, key, wanted, has_logsumexp)
         else:
             lifted, query, key, _ = lift(call, query, key, value)
-            found = walk(lifted, query, key, wanted, has_stat)
+            found = walk(lifted, query, key, wanted, has_logsumexp)
     shown: dict[str, Any] = {
         name: _unfold(x, sizes) if isinstance(x, Tensor) else x for name, x in (found | kept).items()
     }
@@ -133,7 +133,7 @@ def look(
 
 
 def _has_kernel(call: Call, wanted: Wanted, backend: str) -> bool:
-    """Whether kernels do it; a complaint where they were asked for and cannot."""
+    """Whether Triton's kernels make the look; raises where they were asked for and cannot."""
     if backend not in ("auto", "tiled", "fused"):
         raise RegardError(f"look backend must be 'auto', 'tiled' or 'fused', got {backend!r}.")
     if backend == "tiled" or (backend == "auto" and call.sizes.device.type != "cuda"):

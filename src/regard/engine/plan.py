@@ -14,32 +14,32 @@ from regard.engine.call import Call, Cost
 
 
 class Backend(Protocol):
-    """What a backend is: a module that says what it takes, what that costs, and does it."""
+    """The interface of a backend: a module that says which calls it takes and what they cost, and runs them."""
 
     # True: `run` wants rows in the compute dtype, and a key head for each query head, as `fold.lift` makes them;
     # False: (b, h, n, d), (b, g, m, c) and (b, g, m, e) in the caller's dtype, with the call as it is
     LIFTS: bool
-    # True: NaN and infinity under a mask are its own affair; False: `attend` takes them out before
-    HEALS: bool
-    # True: its gradient can be differentiated; False: `attend` has `tiled` do that
-    TWICE: bool
-    # True: torch multiplies in `run`, by what autocast would change; False: nowhere but in what a score makes of rows
-    CASTS: bool
-    # True: a compiler may see `run`, its kernels being operators of torch; False: the call as a whole is one
-    TRACES: bool
+    # True: NaN and infinity under a mask are its own matter; False: `attend` takes them out before
+    HANDLES_NAN: bool
+    # True: its gradient can be differentiated (double backward); False: `attend` has `tiled` do that
+    TWICE_DIFFERENTIABLE: bool
+    # True: `run` multiplies in torch, which autocast would change; False: nothing does but what a score makes of rows
+    AUTOCASTS: bool
+    # True: a compiler may trace `run`, its kernels being operators of torch; False: the call as a whole is one
+    TRACEABLE: bool
 
     @property
     def errs(self) -> Callable[[Call, Tensor, Tensor, Tensor], bool] | None:
-        """Whether it would be wrong for these numbers: `tiled` takes such a call, named or not. None is never."""
+        """Whether it would be wrong for these numbers: `tiled` then takes the call, named or not. None: never."""
 
     def refuse(self, call: Call) -> str | None:
-        """What it cannot do, or None."""
+        """Why it cannot take the call, or None."""
 
     def decline(self, call: Call) -> str | None:
-        """What another does better, or None."""
+        """Why another backend is better for the call, or None."""
 
     def estimate(self, call: Call) -> Cost:
-        """What the call costs here."""
+        """The estimated cost of the call."""
 
     def run(self, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """The result (b, h, n, e); it may come in another dtype than the caller's."""
@@ -88,7 +88,7 @@ class Plan:
 
 
 def plan(call: Call, backend: str) -> Plan:
-    """Ask the backends, fastest first; a named one takes the call or the caller hears why not."""
+    """Choose the backend of a call: the first that takes it, or the one that is named; raises where that cannot."""
     if backend == "auto":
         for name, module in BACKENDS.items():
             if module.refuse(call) is None and module.decline(call) is None:

@@ -1,4 +1,4 @@
-"""NaN and infinity under a mask: they change nothing where they are hidden, and show where they are attended to.
+"""NaN and infinity under a mask: without effect where they are masked, visible where they are attended to.
 
 A product with a weight of zero does not hide them, since 0 × NaN is NaN, and gradients pass the same way. So, where a
 masked call holds any, its backend gets zeros in their place, and the rows that really see one are done again, each with
@@ -27,7 +27,7 @@ _NUMBERS = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Poisoned:
-    """A call in which some numbers are not finite: its rows without those, and the queries that really see one."""
+    """A call with NaN or infinity: its tensors without those, and the queries that do attend to one."""
 
     call: Call
     clean: tuple[Tensor, Tensor, Tensor]
@@ -35,18 +35,18 @@ class Poisoned:
 
     @cached_property
     def places(self) -> list[list[int]]:
-        """Sequence, head and query of each row that sees one."""
+        """(sequence, head, query) of each row that attends to one."""
         at: list[list[int]] = self.rows.nonzero().tolist()
         return at
 
     @property
     def is_widespread(self) -> bool:
-        """Whether they are too many to do them one by one."""
+        """Whether these rows are too many to recompute them one by one."""
         s = self.call.sizes
         return len(self.places) * s.h * s.m * (s.c + s.e) > _NUMBERS
 
     def mend(self, out: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """The result of the clean rows, with the queries that see something else put right, one by one."""
+        """The result of the clean tensors, with the rows that attend to NaN or infinity recomputed one by one."""
         if not self.places:
             return out
         lifted, query, key, value = lift(self.call, query, key, value)
@@ -55,7 +55,7 @@ class Poisoned:
 
 
 def find_poison(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Poisoned | None:
-    """What of a call is to be kept from its backend, or None where all numbers are tame."""
+    """The call without its NaN and infinity, and the rows that attend to one; None where all numbers are tame."""
     if are_tame(call, query, key, value):
         return None
     sizes = call.sizes
@@ -72,13 +72,13 @@ def find_poison(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Poison
 
 
 def are_finite(call: Call, *rows: Tensor) -> bool:
-    """Whether all numbers are finite, by the quickest look: a sum is finite only if all is, unless it overflows."""
+    """Whether all numbers are finite, by their sum, which is not if one is not, or if it overflows."""
     dtype = call.compute_dtype
     return all(math.isfinite(x.detach().sum(dtype=dtype).item()) for x in rows)
 
 
 def are_tame(call: Call, *rows: Tensor) -> bool:
-    """Whether all numbers are finite, and so far from the end of the range that their products are, too."""
+    """Whether all numbers are finite, and so far from the end of the range that their products are finite, too."""
     limit = torch.finfo(call.compute_dtype).max / 2**80
     for x in rows:
         if x.numel():

@@ -1,4 +1,4 @@
-"""A planned call carried out: rows folded and lifted, NaN under a mask taken out, a backend, and those who are told."""
+"""Running a planned call: shapes folded, rows lifted, NaN under a mask taken out, a backend run, observers told."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor
 from regard.core.bits import draw_seed
 from regard.engine.call import Call
 from regard.engine.check import Terms, check_call
+from regard.engine.double_backward import differentiate_by
 from regard.engine.fold import fold, lift_rows, lift_terms, unfold
 from regard.engine.plan import BACKENDS, Backend, Plan, plan
 from regard.engine.poison import find_poison
-from regard.engine.twice import differentiate_by
 from regard.mask import Full
 from regard.score import Dot
 
@@ -41,7 +41,7 @@ def run_seeded(
 
 
 def _draw(call: Call, generator: torch.Generator | None) -> Call:
-    """The call with its seeds, drawn only now: a call that is refused leaves the generator as it was."""
+    """The call with its random seeds, drawn only now: a call that is refused leaves the generator as it was."""
     weigh = call.weigh.settle(call.sizes)
     if weigh is call.weigh and not call.dropout:
         return call
@@ -67,7 +67,7 @@ def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) 
         query, key, value = lift_rows(call, query, key, value)
     query, key, value = fold(query, sizes), fold(key, sizes), fold(value, sizes)
     # without a mask nothing can hide
-    poisoned = None if taker.HEALS or type(call.mask) is Full else find_poison(call, query, key, value)
+    poisoned = None if taker.HANDLES_NAN or type(call.mask) is Full else find_poison(call, query, key, value)
     if poisoned is None:
         return unfold(_run(taker, call, by_name, query, key, value), sizes)
     out = _run(taker, call, by_name, *poisoned.clean)
@@ -90,12 +90,12 @@ def _run(backend: Backend, call: Call, by_name: bool, query: Tensor, key: Tensor
     device = call.sizes.device.type
     # autocast would undo the lift: products of tiles are float32 on purpose. Switching it off takes time, even where it
     # is not on, that a small call does not have
-    is_cast = torch.is_autocast_enabled(device) and (backend.CASTS or type(call.score) is not Dot)
+    is_cast = torch.is_autocast_enabled(device) and (backend.AUTOCASTS or type(call.score) is not Dot)
     with torch.autocast(device, enabled=False) if is_cast else nullcontext():
         out = backend.run(lifted, query, key, value).to(call.sizes.dtype)
-    if backend.TWICE or by_name or not call.needs_grad or torch.compiler.is_compiling():
+    if backend.TWICE_DIFFERENTIABLE or by_name or not call.needs_grad or torch.compiler.is_compiling():
         return out
-    return differentiate_by(partial(_run_again, call), out, (*given, *call.tensors), call.watched)
+    return differentiate_by(partial(_run_again, call), out, (*given, *call.tensors), call.constants)
 
 
 def _run_tiled(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

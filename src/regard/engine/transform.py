@@ -18,15 +18,15 @@ from regard.core import RegardError, Score
 from regard.core.bits import draw_number
 from regard.core.closures import probe
 from regard.engine.check import Terms
-from regard.engine.mapped import Mapped, check_batched
 from regard.engine.run import run_seeded
+from regard.engine.vmap import Vmapped, check_batched
 from regard.weigh import Hard
 
 Run = Callable[..., tuple[Tensor, ...]]
 
 
 def is_transformed() -> bool:
-    """Whether a transform of functions, or a level of forward-mode derivatives, is under way."""
+    """Whether a transform of torch.func, or forward-mode differentiation, is active."""
     active: bool = torch._C._are_functorch_transforms_active()
     return active or forward_ad._current_level >= 0
 
@@ -35,9 +35,9 @@ def attend_transformed(
     query: Tensor, key: Tensor, value: Tensor, terms: Terms, dropout: float,
     generator: torch.Generator | None, backend: str,
 ) -> Tensor:  # fmt: skip
-    """`attend` of these terms, as one operation that transforms pass through."""
+    """`attend` of these terms, as one operation that transforms of torch.func pass through."""
     score, weigh, mask, bias = terms
-    held = [x for term in terms if term is not None for x in term.held]
+    held = [x for term in terms if term is not None for x in term.all_tensors]
     if type(score).prepare is Score.prepare:
         _check_closure(score, query, key, held)
     # as inputs: vmap decides whether its samples share them
@@ -49,7 +49,12 @@ def attend_transformed(
 
     def run(drawn: Tensor, seed: Tensor, query: Tensor, key: Tensor, value: Tensor, *held: Tensor) -> tuple[Tensor]:
         rest = iter(held)
-        own = score.holding(rest), weigh.holding(rest), mask.holding(rest), None if bias is None else bias.holding(rest)
+        own = (
+            score.with_all_tensors(rest),
+            weigh.with_all_tensors(rest),
+            mask.with_all_tensors(rest),
+            None if bias is None else bias.with_all_tensors(rest),
+        )
         if isinstance(own[1], Hard) and own[1].draws:
             own = own[0], replace(own[1], seed=int(drawn)), *own[2:]
         # with gradients the call is made once more, which observers were told of
@@ -58,7 +63,7 @@ def attend_transformed(
 
     given = [drawn, seed, query, key, value, *held]
     learns = tuple(at for at, x in enumerate(given) if at > 1 and x.is_floating_point())
-    out: Tensor = _Whole.apply(run, learns, *given)[0]  # type: ignore[no-untyped-call]
+    out: Tensor = _Operation.apply(run, learns, *given)[0]  # type: ignore[no-untyped-call]
     return out
 
 
@@ -78,7 +83,7 @@ def _check_closure(score: Score, query: Tensor, key: Tensor, held: Sequence[Tens
             )
 
 
-class _Whole(Mapped):
+class _Operation(Vmapped):
     """A function of plain tensors as one operation; `learns` are the arguments that have gradients."""
 
     @staticmethod
@@ -96,7 +101,7 @@ class _Whole(Mapped):
         check_batched(*grads)
         args = ctx.saved_tensors
         wanted = [at for at in ctx.learns if ctx.needs_input_grad[2 + at]]
-        made = dict(zip(wanted, _differentiate(ctx, args, _pull(ctx.run, wanted, len(args)), grads), strict=True))
+        made = dict(zip(wanted, _differentiate(ctx, args, _vjp(ctx.run, wanted, len(args)), grads), strict=True))
         return None, None, *(made.get(at) for at in range(len(args)))
 
     @staticmethod
@@ -104,33 +109,33 @@ class _Whole(Mapped):
         check_batched(*tangents)
         moved = [at for at in ctx.learns if tangents[2 + at] is not None]
         args = ctx.saved_tensors
-        return _differentiate(ctx, args, _push(ctx.run, moved, len(args)), [tangents[2 + at] for at in moved])
+        return _differentiate(ctx, args, _jvp(ctx.run, moved, len(args)), [tangents[2 + at] for at in moved])
 
 
 def _differentiate(ctx: Any, args: Sequence[Tensor], run: Run, more: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """A derivative of the operation, at the same arguments and along `more`."""
     learns = (*ctx.learns, *range(len(args), len(args) + len(more)))
-    made: tuple[Tensor, ...] = _Whole.apply(run, learns, *args, *more)  # type: ignore[no-untyped-call]
+    made: tuple[Tensor, ...] = _Operation.apply(run, learns, *args, *more)  # type: ignore[no-untyped-call]
     return made
 
 
-def _pull(run: Run, wanted: Sequence[int], count: int) -> Run:
+def _vjp(run: Run, wanted: Sequence[int], count: int) -> Run:
     """The gradients of the wanted arguments, from those of all results: a vector-Jacobian product."""
 
-    def back(*args: Tensor) -> tuple[Tensor, ...]:
+    def backward(*args: Tensor) -> tuple[Tensor, ...]:
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = _track(args[:count], wanted, keep)
             made = run(*inputs)
         return _grad(made, [inputs[at] for at in wanted], args[count:], keep)
 
-    return back
+    return backward
 
 
-def _push(run: Run, moved: Sequence[int], count: int) -> Run:
-    """How far the results move with the arguments: the transpose of the transpose, which is linear in what it takes."""
+def _jvp(run: Run, moved: Sequence[int], count: int) -> Run:
+    """The Jacobian-vector product, as the vector-Jacobian product of the vector-Jacobian product."""
 
-    def ahead(*args: Tensor) -> tuple[Tensor, ...]:
+    def forward(*args: Tensor) -> tuple[Tensor, ...]:
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = _track(args[:count], moved, keep)
@@ -139,7 +144,7 @@ def _push(run: Run, moved: Sequence[int], count: int) -> Run:
             pulled = _grad(made, [inputs[at] for at in moved], along, True)
         return _grad(pulled, along, args[count:], keep)
 
-    return ahead
+    return forward
 
 
 def _track(args: Sequence[Tensor], wanted: Sequence[int], keep: bool) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""The weights themselves, for looking at: n×m numbers, which `attend` never holds."""
+"""The attention weights themselves, to look at: n×m numbers, which `attend` never holds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_weights(
     mask: Mask | Tensor = Full(),
     bias: Bias | Tensor | None = None,
 ) -> Float[Tensor, "*b h i j"]:
-    """How much `attend` of the same terms lets query i regard key j, before dropout; without gradients.
+    """The attention weights of `attend` with the same terms, before dropout and without gradients.
 
     >>> find_weights(torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)).shape
     torch.Size([1, 2, 3])
@@ -51,7 +51,7 @@ def find_weights(
 
 
 def describe_weights(query: Tensor, key: Tensor, terms: Terms) -> tuple[Call, Tensor]:
-    """A call of no values, checked and settled, and those values: of no width, since they weigh nothing."""
+    """The checked and settled call of a query and key alone, and its values, which have no columns."""
     # what is no tensor is complained of below
     value = key[..., :0] if isinstance(key, Tensor) else key
     call = check_call(query, key, value, terms)

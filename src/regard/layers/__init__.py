@@ -4,15 +4,15 @@ from regard.layers.attention import Attention
 from regard.layers.biases import AlibiBias, DenseBias, RelativeBias
 from regard.layers.blocks import AddNorm, AttentionDecoder, DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
-from regard.layers.convolution import ConvolutionAttention, convolution_as_attention
-from regard.layers.convolved import ConvLayers
+from regard.layers.conv_layers import ConvLayers
+from regard.layers.convolution_attention import ConvolutionAttention, convolution_as_attention
 from regard.layers.floater import Floater, Flow
 from regard.layers.grams import Grams
 from regard.layers.hard import Draw, HardAttention
 from regard.layers.kernel import KernelRegression
 from regard.layers.multihead import MultiHeadAttention, SelfAttention, TorchMultiHeadAttention
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.pooling import AttentionPooling
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.recurrent import GRULayers
 from regard.layers.rotary import Rotary
 from regard.layers.scored import (

@@ -1,4 +1,4 @@
-"""What every attention layer has: one `attend` call, and a look at its weights afterwards."""
+"""The base class of attention layers: one call of `attend`, and its weights to look at afterwards."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T", bound=object)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What the weights of a call are made of, without gradients: O(n) numbers, and what the caller holds anyway."""
+class LastCall:
+    """What the weights of a layer's last call are recomputed from, without gradients: its query, key and terms."""
 
     query: Tensor
     key: Tensor
@@ -33,7 +33,7 @@ class Seen:
     versions: tuple[int, ...] = ()
 
     def list_tensors(self) -> list[Tensor]:
-        """Every tensor that is still the caller's."""
+        """Every tensor that is still the caller's, who may change it in place."""
         found = [self.query, self.key]
         for part in (self.score, self.weigh, self.mask, self.bias):
             if isinstance(part, Custom):
@@ -43,7 +43,7 @@ class Seen:
             elif isinstance(part, Tensor):
                 found.append(part)
             elif isinstance(part, Term):
-                found += part.held
+                found += part.all_tensors
         return found
 
 
@@ -61,15 +61,15 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: Seen | None = None
+        self._last_call: LastCall | None = None
         self._weights: Tensor | None = None
 
     @property
     def attention_weights(self) -> Tensor | None:
         """The weights of the last call, (batch, queries, keys) or (batch, heads, queries, keys), before dropout.
 
-        They are made when first read, and not at all if nobody asks; None before the first call. Between the call and
-        the first look its inputs must not be changed in place, nor what a function given as score closes over.
+        They are computed when first read, and not at all if nobody asks; None before the first call. Between the call
+        and the first look its inputs must not be changed in place, nor what a function given as score closes over.
         """
         if self._weights is None and (seen := self._recall()):
             self._weights = find_weights(
@@ -77,9 +77,9 @@ class Attention(nn.Module):
             )
         return self._weights
 
-    def _recall(self) -> Seen | None:
+    def _recall(self) -> LastCall | None:
         """The last call, unless what it was given is no longer the same."""
-        seen = self._seen
+        seen = self._last_call
         if seen is not None and seen.versions and seen.versions != _list_versions(seen):
             raise RegardError(
                 f"{type(self).__name__} attention_weights cannot be made any more: what the call was given has been"
@@ -104,20 +104,22 @@ class Attention(nn.Module):
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
             # the draw of this call, also when it is looked at
             weigh = replace(weigh, seed=draw_seed(weigh.generator))
-        self._seen = self._weights = None
+        self._last_call = self._weights = None
         if self.shows_weights:
             most = query.numel() + key.numel()
             rows = query.detach(), key.detach()
-            self._seen = Seen(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
+            self._last_call = LastCall(
+                *rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most)
+            )
             if not torch.compiler.is_compiling():
                 # frozen for others: to make it anew takes longer than all else here
-                object.__setattr__(self._seen, "versions", _list_versions(self._seen))
+                object.__setattr__(self._last_call, "versions", _list_versions(self._last_call))
         rate = dropout if self.training else 0.0
         terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
         return attend(query, key, value, **terms, dropout=rate, backend=backend)
 
     def _learn(self, score: str | type[Score], heads: int, width: int, others: str = "") -> str:
-        """Make parameters of what a score learns, called score_ and its own name for each; the name of the score."""
+        """Make parameters of the tensors that a score learns, called score_ and its own name; the name of the score."""
         called = type(self).__name__
         if isinstance(score, str) and score not in SCORES:
             raise RegardError(f"{called} score must be {others}one of {', '.join(map(repr, SCORES))}, got {score!r}.")
@@ -135,12 +137,12 @@ class Attention(nn.Module):
         return score if isinstance(score, str) else kind.__name__.lower()
 
     def _make_score(self, dtype: torch.dtype) -> Score:
-        """The score of what the layer learned; autocast makes queries half precision, and its tensors go along."""
+        """The score with the layer's parameters, in the dtype of queries, which autocast makes half precision."""
         return self._kind(**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files are of the layer, not of its last call."""
-        return {**self.__dict__, "_seen": None, "_weights": None}
+        return {**self.__dict__, "_last_call": None, "_weights": None}
 
 
 def _copy(term: T, most: int) -> T:
@@ -159,6 +161,6 @@ def _take(x: Tensor, most: int) -> Tensor:
     return x.detach().clone() if x.numel() <= most else x.detach()
 
 
-def _list_versions(seen: Seen) -> tuple[int, ...]:
+def _list_versions(seen: LastCall) -> tuple[int, ...]:
     # tensors of inference mode are not counted, nor can they be changed outside of it
     return tuple(0 if x.is_inference() else x._version for x in seen.list_tensors())

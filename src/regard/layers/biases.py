@@ -1,4 +1,4 @@
-"""Biases by position as layers: they own what `attend` is given, and learn."""
+"""Position biases as layers that own what is learned: T5's relative bias, ALiBi, and a dense one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from regard.bias import Alibi, Dense, Relative
 from regard.bias.alibi import list_slopes
 from regard.core import RegardError
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 
 
 class RelativeBias(nn.Module):
-    """A learned number for each head and bucket of distance, as in T5; calling it gives the term for `bias=`.
+    """T5's relative position bias, learned for each head and bucket of distance; a call gives the term for `bias=`.
 
     >>> RelativeBias(num_heads=8)()
     Relative(table=float32[8, 32])
 
-    `table` is (num_heads, num_buckets), T5's own transposed, and starts at zero: as if there were no bias. `offset`
-    places query i at key i + offset; None aligns the last query with the last key.
+    `table` is (num_heads, num_buckets), T5's own transposed, and is initialised to zero: no bias. `offset` places
+    query i at key i + offset; None aligns the last query with the last key.
     """
 
     def __init__(self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, two_sided: bool = True) -> None:
@@ -48,14 +48,14 @@ class RelativeBias(nn.Module):
 
 
 class AlibiBias(nn.Module):
-    """A penalty that grows with distance, one slope for each head; calling it gives the term for `bias=`.
+    """ALiBi: a linear penalty on distance, one slope for each head; calling it gives the term for `bias=`.
 
     >>> AlibiBias(num_heads=4).slopes
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
 
-    Slopes begin as the paper's series. With `learns` they are a parameter, free to take any sign; without, they are
-    constants, in float64 whatever the layer is brought to, and no part of the `state_dict`. `offset` places query i at
-    key i + offset; None aligns the last query with the last key.
+    Slopes are initialised to the paper's series. With `learns` they are a parameter, free to take any sign; without,
+    they are constants, in float64 whatever the layer is brought to, and no part of the `state_dict`. `offset` places
+    query i at key i + offset; None aligns the last query with the last key.
     """
 
     slopes: Tensor
@@ -92,7 +92,7 @@ class DenseBias(nn.Module):
     >>> DenseBias(num_heads=2, num_queries=3, num_keys=5)()
     Dense(values=float32[2, 3, 5])
 
-    `values` is (num_heads, num_queries, num_keys) and starts at zero: as if there were no bias. It is n×m by nature.
+    `values` is (num_heads, num_queries, num_keys) and is initialised to zero: no bias. It is n×m by nature.
     """
 
     def __init__(self, num_heads: int, num_queries: int, num_keys: int) -> None:

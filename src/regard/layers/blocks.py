@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(functional, 
 
 
 class PositionWiseFFN(nn.Module):
-    """The same two-layer network at every position: dense2(act(dense1(x))).
+    """The position-wise feed-forward network (MLP): dense2(act(dense1(x))) at every position.
 
     >>> PositionWiseFFN(4, 8, 5)(torch.ones(2, 3, 4)).shape
     torch.Size([2, 3, 5])
@@ -88,7 +88,7 @@ class AddNorm(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and a position-wise network, each with a residual connection and a norm.
+    """A Transformer encoder block: self-attention and a feed-forward network, each with residual connection and norm.
 
     >>> attention = MultiHeadAttention(24, 24, 24, num_hiddens=24, num_heads=8)
     >>> block = EncoderBlock(attention, num_hiddens=24, ffn_num_hiddens=48)
@@ -131,12 +131,12 @@ class EncoderBlock(nn.Module):
 
     @property
     def attention_weights(self) -> Tensor | None:
-        """Those of its attention layer's last call."""
+        """The weights of its attention layer's last call."""
         return self.attention.attention_weights
 
 
 class DecoderBlock(nn.Module):
-    """Attention to what was said before, attention to the source, and a position-wise network.
+    """A Transformer decoder block: causal self-attention, cross-attention to the source, and a feed-forward network.
 
     >>> def attend():
     ...     return MultiHeadAttention(24, 24, 24, num_hiddens=24, num_heads=8)
@@ -219,12 +219,12 @@ class DecoderBlock(nn.Module):
 
     @property
     def attention_weights(self) -> tuple[Tensor | None, Tensor | None]:
-        """Those of the last call: to what was said before, and to the source."""
+        """The weights of the last call: of causal self-attention, and of cross-attention to the source."""
         return self.attention1.attention_weights, self.attention2.attention_weights
 
 
 class AttentionDecoder(nn.Module):
-    """What a decoder with attention offers: a state made of the encoder's outputs, steps that carry it on, weights.
+    """The base class of decoders with attention: a state from the encoder's outputs, steps, and attention weights.
 
     A subclass writes `init_state` and `forward`, and shows `attention_weights`.
     """

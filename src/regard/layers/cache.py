@@ -1,4 +1,4 @@
-"""What step-by-step decoding keeps: the keys and values of the positions so far."""
+"""The KV cache of step-by-step decoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIRST = 16
 
 
 class Cache:
-    """The projected keys and values of one layer, one batch and the positions so far.
+    """A KV cache: the projected keys and values of one layer, one batch and the positions so far.
 
     >>> from regard.layers.multihead import SelfAttention
     >>> from regard.mask import Causal
@@ -42,7 +42,7 @@ class Cache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was stored so far."""
+        """Whether nothing is stored yet."""
         return self._held is None
 
     def read(self) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,7 @@ class Cache:
         return self.read()
 
     def reuse(self, called: str, queries: Tensor, keys: Tensor | None, values: Tensor | None) -> tuple[Tensor, Tensor]:
-        """What a static cache holds, for a layer so called; keys and values may be the rows it was filled with."""
+        """The keys and values of a static cache; `keys` and `values` are None or the rows that it was filled with."""
         key, value = self.read()
         batch, m = key.shape[0], key.shape[2]
         if queries.shape[0] != batch:
@@ -89,7 +89,7 @@ class Cache:
         return key, value
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` positions alone; after 0 the cache is as new."""
+        """Keep the first `length` positions alone; after 0 the cache is empty."""
         if not 0 <= length <= self.length:
             raise RegardError(
                 f"Cache holds {self.length} positions and can be truncated to 0 up to that, not {length}."
@@ -99,7 +99,7 @@ class Cache:
             self._held, self._room, self._layer = None, 0, None
 
     def reorder(self, indices: Tensor) -> None:
-        """Let sequence s go on from what sequence `indices[s]` has so far, as the beams of a search do.
+        """Replace sequence s by sequence `indices[s]`, as beam search does with its beams.
 
         There may be more or fewer of them than before.
         """
@@ -116,7 +116,7 @@ class Cache:
         self._is_of_inference = _is_inferring()
 
     def claim(self, layer: nn.Module) -> None:
-        """Complain unless this layer filled the cache: two layers with one cache would read each other's keys."""
+        """Raise unless this layer filled the cache: two layers with one cache would read each other's keys."""
         if torch.compiler.is_compiling():
             return
         if self._layer not in (None, id(layer)):
@@ -124,7 +124,7 @@ class Cache:
         self._layer = id(layer)
 
     def _check(self, key: Tensor, value: Tensor) -> int:
-        """The length with these appended, or a complaint."""
+        """The length with these appended; raises where they do not fit."""
         if self.is_static and self._held is not None:
             raise RegardError("Cache is static and filled: make a new one, or truncate it to 0.")
         for new, held in zip((key, value), self._held or (key, value), strict=True):

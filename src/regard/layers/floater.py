@@ -1,4 +1,4 @@
-"""Positions that a learned differential equation moves: https://arxiv.org/abs/2003.09229."""
+"""FLOATER, a positional encoding from a learned differential equation: https://arxiv.org/abs/2003.09229."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.extras import install
 from regard.layers.inputs import check_rate
-from regard.layers.order import check_count, check_offset, check_sequence, find_positions
+from regard.layers.positional import check_count, check_offset, check_sequence, find_positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 
 
 class Flow(nn.Module):
-    """How an encoding p moves at time t: dp/dt = W_2·[act(W_1·[p, t]), t], with biases.
+    """The vector field of a neural ODE: dp/dt = W_2·[act(W_1·[p, t]), t] of an encoding p, with biases.
 
     >>> Flow(num_hiddens=3)(torch.tensor(0.5), torch.ones(3))
     tensor([0., 0., 0.], grad_fn=<ViewBackward0>)
 
-    `W_2` starts at zero, and the flow with it: at first nothing moves.
+    `W_2` is initialised to zero, and the flow with it: at first nothing moves.
     """
 
     def __init__(self, num_hiddens: int, activation: str = "relu") -> None:
@@ -48,14 +48,14 @@ class Flow(nn.Module):
 
 
 class Floater(nn.Module):
-    """An encoding p(t) that solves dp/dt = flow(t, p), read at t = position · spacing and added to each row.
+    """A positional encoding p(t) that solves dp/dt = flow(t, p), added to each row at t = position · spacing.
 
     >>> X = torch.ones(2, 5, 4)
     >>> Floater(num_hiddens=4)(X).equal(X)
     True
 
-    `initial`, the encoding of position 0, starts at zero, and so does the flow: until it has learned the layer hands
-    back X bit for bit, so that it may be put into a trained model. Several blocks share their motion by `flow=`, any
+    `initial`, the encoding of position 0, is initialised to zero, and so is the flow: until it has learned the layer
+    returns X bit for bit, so that it may be put into a trained model. Several blocks share their motion by `flow=`, any
     module of (t, p), each with an `initial` of its own. The equation is solved by `torchdiffeq` (`pip install
     regard[ode]`), in float32 at least, with `steps` Runge–Kutta steps between neighbours; there is no longest
     sequence. `adjoint` solves backwards for gradients, in memory that does not grow with `steps`.

@@ -1,4 +1,4 @@
-"""Words by the runs of letters in them: https://arxiv.org/abs/1607.04606."""
+"""Word vectors from hashed character n-grams, as in fastText: https://arxiv.org/abs/1607.04606."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.core import RegardError
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 from regard.layers.spelling import check_letters
 
 # a prime below 2**31, and a factor that keeps products of the two within 64 bits
@@ -18,15 +18,15 @@ MODULUS, FACTOR = 2**31 - 1, 1_000_003
 
 
 class Grams(nn.Module):
-    """A vector for each word: the sum over all runs of letters in it, divided by the root of their number.
+    """A vector for each word from its character n-grams: their sum, divided by the root of their number.
 
     >>> layer = Grams(num_grams=100, num_hiddens=8)
     >>> layer(torch.tensor([[[1, 7, 5, 2], [1, 7, 2, 0]]])).shape
     torch.Size([1, 2, 8])
 
-    Letters are ids, 0 is padding behind a word; a word of no letters is zeros. Runs of each of `sizes` are told apart
-    by a hash into `num_grams` rows, so that no list of them is kept and none is unknown: word forms that share a stem
-    or an ending share its vector. With marks at both ends of a word, prefixes and suffixes are runs of their own.
+    Letters are ids, 0 is padding behind a word; a word of no letters is zeros. N-grams of each of `sizes` are
+    hashed into `num_grams` rows, so that no list of them is kept and none is unknown: word forms that share a stem
+    or an ending share its vector. With marks at both ends of a word, prefixes and suffixes are n-grams of their own.
     """
 
     def __init__(self, num_grams: int, num_hiddens: int, *, sizes: Sequence[int] = (2, 3, 4, 5)) -> None:
@@ -50,7 +50,7 @@ class Grams(nn.Module):
         return (found / count.to(found.dtype).sqrt()).view(batch, n, self.num_hiddens)
 
     def number(self, letters: Tensor) -> Int[Tensor, "batch words runs"]:
-        """The row of each run of letters; 0 where padding is part of it."""
+        """The embedding row of each n-gram; 0 where padding is part of it."""
         found = []
         for size in self.sizes:
             if size > letters.shape[-1]:

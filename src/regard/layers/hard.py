@@ -1,4 +1,4 @@
-"""Attention to one drawn key: https://arxiv.org/abs/1502.03044."""
+"""Hard attention, to one sampled key: https://arxiv.org/abs/1502.03044."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Mass(Pointwise):
     def weight(self, scores: Tensor) -> Tensor:
         return torch.exp(scores)
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         return weights
 
 
@@ -41,13 +41,13 @@ class _Moment(Pointwise):
         # −inf × 0 is zero here
         return torch.where(scores == -torch.inf, 0.0, scores) * torch.exp(scores)
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         return torch.exp(scores) + weights
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What one call of `HardAttention` drew, and how likely that was; both are found when first read, in O(n) memory.
+    """The keys that a call of `HardAttention` sampled; their log-probability and entropy, in O(n) memory.
 
     `drawn` is the key that each query got. A query with no valid key has a log-probability and an entropy of zero.
     """
@@ -61,7 +61,7 @@ class Draw:
     @cached_property
     @torch.enable_grad()
     def log_prob(self) -> Float[Tensor, "batch queries"]:
-        """log p(drawn key), with its gradient, also where it is first read under `no_grad`."""
+        """The log-probability of the drawn key, with its gradient, also where it is first read under `no_grad`."""
         found = self._found
         rate = found - found.detach() - self._total.log()
         return torch.where(self._is_empty, 0.0, rate)
@@ -69,7 +69,7 @@ class Draw:
     @cached_property
     @torch.enable_grad()
     def entropy(self) -> Float[Tensor, "batch queries"]:
-        """−Σ p·log p over each query's keys, likewise."""
+        """The entropy −Σ p·log p over each query's keys, likewise."""
         return self._total.log() - self._sum(_Moment()) / self._total
 
     @cached_property
@@ -106,7 +106,7 @@ class Draw:
 
 
 class HardAttention(Attention):
-    """Attention to one key: drawn by softmax in training, the best in evaluation.
+    """Hard attention to one key: sampled from softmax in training, the best in evaluation.
 
     >>> layer = HardAttention(DotProductAttention()).eval()
     >>> queries, keys, values = torch.ones(1, 1, 2), torch.tensor([[[0.0, 1.0], [2.0, 0.0]]]), torch.eye(2)[None]
@@ -156,12 +156,12 @@ class HardAttention(Attention):
 
     @property
     def draw(self) -> Draw | None:
-        """What the last call drew, None where it took the best or `how` is "straight-through"."""
+        """The sample of the last call, None where it took the best or `how` is "straight-through"."""
         return self._draw
 
     @property
     def soft_weights(self) -> Tensor | None:
-        """The probabilities of the last call, (batch, queries, keys), by which `attention_weights` were drawn."""
+        """The softmax probabilities of the last call, (batch, queries, keys), that `attention_weights` sample."""
         seen = self._recall()
         return None if seen is None else find_weights(seen.query, seen.key, score=seen.score, mask=seen.mask)
 
@@ -197,7 +197,7 @@ class HardAttention(Attention):
         return out * functional.dropout(out.new_ones(*out.shape[:-1], 1), rate) if rate else out
 
     def reinforce(self, reward: Tensor, draws: Sequence[Draw] | None = None) -> Tensor:
-        """What to add to the loss: −(reward − baseline)·log p(drawn) − entropy·H, summed over queries, mean over batch.
+        """REINFORCE's term of the loss: −(reward − baseline)·log p(drawn) − entropy·H, summed over queries, batch mean.
 
         `reward` is (batch,) or (batch, queries), the higher the better; no gradient passes it. The baseline is that of
         earlier rewards, and moves afterwards to momentum·baseline + (1 − momentum)·mean reward. A model that calls the
@@ -244,7 +244,7 @@ class HardAttention(Attention):
 
 
 def _lift(query: Tensor, key: Tensor, score: Score) -> tuple[Tensor, Tensor, Score]:
-    """Half precision as float32, so that sums over a row are; a user's function keeps its own."""
+    """Half precision upcast to float32, so that sums over a row are; a user's function keeps its own."""
     if score.keeps_dtype:
         return query, key, score
     wide = torch.promote_types(query.dtype, torch.float32)

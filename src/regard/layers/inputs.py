@@ -1,4 +1,4 @@
-"""What layers say about wrong inputs, in the words of their own arguments."""
+"""Validation of a layer's inputs, in the names of its own arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.mask.integer import misfit_integers
 
 
 def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: int | None) -> None:
-    """Complain unless `rows` is (batch, positions, size) in the layer's dtype; `size` None is any width."""
+    """Raise unless `rows` is (batch, positions, size) in the layer's dtype; `size` None is any width."""
     called = type(layer).__name__
     if not isinstance(rows, Tensor):
         raise RegardError(f"{called} {name} must be a tensor, got {type(rows).__name__}.")
@@ -27,7 +27,7 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
 
 
 def change_rows(change: Callable[[Any], Any], *rows: Any) -> list[Any]:
-    """Each of them changed; what was one tensor stays one, since layers project such rows together."""
+    """Apply `change` to each; what was one tensor stays one, since layers project such rows together."""
     made = {id(x): change(x) for x in rows}
     return [made[id(x)] for x in rows]
 
@@ -35,7 +35,7 @@ def change_rows(change: Callable[[Any], Any], *rows: Any) -> list[Any]:
 def check_call(
     layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor, query_size: int | None, key_size: int | None
 ) -> None:
-    """Complain unless these are queries, keys and values for a layer of one score."""
+    """Raise unless these are queries, keys and values for a layer of one score."""
     check_rows(layer, queries, "queries", "query_size", query_size)
     check_rows(layer, keys, "keys", "key_size", key_size)
     check_rows(layer, values, "values", "value_size", None)
@@ -43,7 +43,7 @@ def check_call(
 
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
-    """Complain unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
+    """Raise unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
     # first, since to walk to a parameter takes longer
     if torch.is_autocast_enabled(rows.device.type):
         return
@@ -57,7 +57,7 @@ def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
 
 
 def check_together(layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor) -> None:
-    """Complain unless the three belong together."""
+    """Raise unless the three belong together."""
     called = type(layer).__name__
     batches = [x.shape[0] for x in (queries, keys, values)]
     if len(set(batches)) > 1:
@@ -77,7 +77,7 @@ def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, key
 
 
 def check_lengths(called: str, valid_lens: Tensor, sizes: Sequence[int], device: torch.device) -> None:
-    """Complain unless these are lengths for (batch, queries, keys)."""
+    """Raise unless these are lengths for (batch, queries, keys)."""
     batch, n, m = sizes
     if not isinstance(valid_lens, Tensor):
         raise RegardError(f"{called} valid_lens must be a tensor of integers, got {type(valid_lens).__name__}.")
@@ -100,6 +100,6 @@ def join_dtypes(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
 
 
 def check_rate(layer: nn.Module, dropout: float) -> None:
-    """Complain unless `dropout` is a probability below one."""
+    """Raise unless `dropout` is a probability below one."""
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise RegardError(f"{type(layer).__name__} dropout must lie in [0, 1), got {dropout}.")

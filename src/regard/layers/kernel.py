@@ -1,4 +1,4 @@
-"""Pooling by a kernel: https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html."""
+"""Attention pooling by a Gaussian kernel, Nadaraya–Watson regression: https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers of the same rows, in one product."""
+"""Linear layers of the same input, in one matrix product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.modules import module
 
 
 def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor]:
-    """What each layer makes of the rows, by one product where that is less work; the same up to rounding.
+    """The output of each linear layer, by one matrix product where that is less work; the same up to rounding.
 
     >>> layers = nn.Linear(2, 3), nn.Linear(2, 1)
     >>> [x.shape[-1] for x in apply_together(layers, torch.ones(5, 4, 2))]
@@ -33,7 +33,7 @@ def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Whether a call of the layer is its product and nothing else."""
+    """Whether a call of the layer is its matrix product and nothing else, such as a hook."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     # those of all modules at once
     shared = (

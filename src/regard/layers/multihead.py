@@ -27,7 +27,7 @@ Scoring = Score | Callable[[Tensor, Tensor], Tensor]
 
 
 class MultiHeadAttention(Attention):
-    """Attention in `num_heads` learned subspaces at once, their outcomes side by side and mixed by W_o.
+    """Multi-head attention: `num_heads` learned projections attend in parallel; W_o projects them, concatenated.
 
     >>> layer = MultiHeadAttention(100, 100, 100, num_hiddens=100, num_heads=5, dropout=0.5).eval()
     >>> queries, keys = torch.ones(2, 4, 100), torch.ones(2, 6, 100)
@@ -40,7 +40,7 @@ class MultiHeadAttention(Attention):
     linear layers one each.
 
     `score` is a term, a function of two tiles (a module's parameters become the layer's), or by name or class one whose
-    tensors the layer learns for each head, as the score's `start` has them at first: the `score_weight` of "additive"
+    tensors the layer learns for each head, initialised by the score's `start`: the `score_weight` of "additive"
     and of "bilinear", the `score_scale` of "cosine" and so on; `regard.score.SCORES` has the names. None is "dot". A
     term's own tensors stay the caller's: the layer does not move or save them.
 
@@ -110,9 +110,9 @@ class MultiHeadAttention(Attention):
         mask: Mask | Tensor | None = None, bias: Bias | Tensor | None = None, score: Scoring | None = None,
         weigh: Weigh | None = None, cache: Cache | None = None,
     ) -> tuple[Tensor, Callable[[], Tensor]]:  # fmt: skip
-        """What `forward` gives, and what makes its weights, with gradients."""
+        """The output of `forward`, and a function that makes its attention weights, with gradients."""
         if not self.batch_first:
-            queries, keys, values = change_rows(_turn, queries, keys, values)
+            queries, keys, values = change_rows(_swap_batch, queries, keys, values)
         check_rows(self, queries, "queries", "query_size", self.query_size)
         if cache is not None and not isinstance(cache, Cache):
             raise RegardError(f"{type(self).__name__} cache must be a Cache, got {type(cache).__name__}.")
@@ -241,7 +241,7 @@ class SelfAttention(MultiHeadAttention):
         weigh: Weigh | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        check_rows(self, X if self.batch_first else _turn(X), "X", "num_hiddens", self.num_hiddens)
+        check_rows(self, X if self.batch_first else _swap_batch(X), "X", "num_hiddens", self.num_hiddens)
         if cache is not None and cache.is_static:
             raise RegardError("SelfAttention adds keys at each step: take a Cache() that is not static.")
         return super().forward(X, X, X, valid_lens, mask=mask, bias=bias, score=score, weigh=weigh, cache=cache)
@@ -283,15 +283,15 @@ def _check_heads(layer: nn.Module, num_hiddens: int, num_heads: int, num_key_hea
 
 
 def _cut(valid_lens: Tensor | None, most: int) -> Tensor | None:
-    """Lengths of at most as many; what is none is complained about later."""
+    """Lengths clamped to `most`; what is no tensor of lengths is refused later."""
     if not isinstance(valid_lens, Tensor) or valid_lens.dtype == torch.bool:
         return valid_lens
     known = recall_range(valid_lens)
     return valid_lens if known and known[1] <= most else valid_lens.clamp(max=most)
 
 
-def _turn(rows: Any) -> Any:
-    """(positions, batch, width) as (batch, positions, width); what is no such tensor is complained about later."""
+def _swap_batch(rows: Any) -> Any:
+    """(positions, batch, width) as (batch, positions, width); what is no such tensor is refused later."""
     return rows.transpose(0, 1) if isinstance(rows, Tensor) and rows.ndim > 1 else rows
 
 

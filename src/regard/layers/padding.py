@@ -1,4 +1,4 @@
-"""Which rows of a batch are of its sequences, and which fill it up."""
+"""Padding masks: which rows of a batch are tokens, and which are padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.layers.inputs import check_lengths
 def find_valid(
     layer: nn.Module, rows: Tensor, valid_lens: Tensor | None, mask: Tensor | None = None
 ) -> Bool[Tensor, "batch positions"] | None:
-    """Where `valid_lens` and `mask`, True = a token, both find one in `rows` (batch, positions, …); None: everywhere.
+    """The padding mask, True = a token, of `rows` (batch, positions, …) by `valid_lens` and `mask`; None: no padding.
 
     >>> find_valid(nn.Identity(), torch.ones(2, 3, 1), torch.tensor([1, 3]))
     tensor([[ True, False, False],

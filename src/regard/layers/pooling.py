@@ -1,4 +1,4 @@
-"""A sequence as one vector, by attention: https://aclanthology.org/N16-1174."""
+"""Attention pooling, a sequence as one vector: https://aclanthology.org/N16-1174."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from regard.core import RegardError
 from regard.engine import attend
 from regard.layers.attention import Attention
 from regard.layers.inputs import check_rate, check_rows, join_dtypes
-from regard.layers.order import check_count
 from regard.layers.padding import clear_padding, find_valid
+from regard.layers.positional import check_count
 from regard.mask import Allowed, Full
 from regard.weigh import Hard, Softmax
 
@@ -19,7 +19,7 @@ WAYS = ("soft", "hard")
 
 
 class AttentionPooling(Attention):
-    """One learned query that looks at the positions of a sequence, each by tanh(W_k·x): (batch, d) of (batch, n, d).
+    """Attention pooling, (batch, n, d) to (batch, d), by one learned query over keys tanh(W_k·x).
 
     >>> layer = AttentionPooling(num_hiddens=8)
     >>> layer(torch.ones(2, 5, 8), torch.tensor([2, 5])).shape

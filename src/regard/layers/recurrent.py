@@ -8,12 +8,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import RegardError
 from regard.layers.inputs import check_rate, check_rows
-from regard.layers.order import check_count
 from regard.layers.padding import clear_padding, find_valid
+from regard.layers.positional import check_count
 
 
 class GRULayers(nn.Module):
-    """Gated recurrent layers, in which what lies past a sequence's length is never read.
+    """Layers of gated recurrent units (GRU) that never read past a sequence's length.
 
     >>> import torch
     >>> GRULayers(num_hiddens=8, num_layers=2)(torch.ones(2, 5, 8), torch.tensor([2, 5])).shape

@@ -1,4 +1,4 @@
-"""Positions as rotations of queries and keys: https://arxiv.org/abs/2104.09864."""
+"""Rotary positional embedding (RoPE) of queries and keys: https://arxiv.org/abs/2104.09864."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import RegardError
-from regard.layers.order import Tabled, check_offset
+from regard.layers.positional import Tabled, check_offset
 
 
 class Rotary(Tabled):
-    """Queries or keys, each pair of columns turned by position · base^(−2j/d), so that q·k feels i − j alone.
+    """Rotary positional embedding: pairs of columns rotated by position · base^(−2j/d), so that q·k depends on i − j.
 
     >>> Rotary(head_width=2)(torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]]))
     tensor([[[[1.0000, 0.0000],
@@ -20,7 +20,7 @@ class Rotary(Tabled):
     A call takes (batch, heads, positions, head_width), or any leading axes. Pairs are columns (2j, 2j + 1), as in the
     paper; `interleaved=False` pairs j with j + d/2, as Llama's weights want it. Of an odd width the last column stays
     as it is, and d is the even part. `offset` is the position of the first row, a number or one for each sequence:
-    rotate what is new, and keep rotated keys in a cache. Half precision is turned in float32.
+    rotate what is new, and keep rotated keys in a cache. Half precision is rotated in float32.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Rotary(Tabled):
     ) -> None:
         super().__init__(max_len)
         if head_width < 2:
-            raise RegardError(f"Rotary head_width must be at least 2, a pair of columns to turn, got {head_width}.")
+            raise RegardError(f"Rotary head_width must be at least 2, a pair of columns to rotate, got {head_width}.")
         if not base > 0:
             raise RegardError(f"Rotary base must be positive, got {base}.")
         self.head_width, self.base, self.interleaved = head_width, float(base), interleaved
@@ -51,11 +51,11 @@ class Rotary(Tabled):
             table = table.view(table.shape[0], *[1] * (x.ndim - 3), *table.shape[1:])
         cos, sin = table.chunk(2, -1)
         width = self.head_width // 2 * 2
-        turned, rest = x[..., :width].to(work), x[..., width:]
-        one, other = (turned[..., 0::2], turned[..., 1::2]) if self.interleaved else turned.chunk(2, -1)
+        rotated, rest = x[..., :width].to(work), x[..., width:]
+        one, other = (rotated[..., 0::2], rotated[..., 1::2]) if self.interleaved else rotated.chunk(2, -1)
         pair = (one * cos - other * sin, other * cos + one * sin)
-        turned = (torch.stack(pair, -1).flatten(-2) if self.interleaved else torch.cat(pair, -1)).to(x.dtype)
-        return turned if width == self.head_width else torch.cat((turned, rest), -1)
+        rotated = (torch.stack(pair, -1).flatten(-2) if self.interleaved else torch.cat(pair, -1)).to(x.dtype)
+        return rotated if width == self.head_width else torch.cat((rotated, rest), -1)
 
     def _check(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

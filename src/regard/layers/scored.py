@@ -18,7 +18,7 @@ from regard.weigh import Softmax
 def masked_softmax(
     scores: Float[Tensor, "batch queries keys"], valid_lens: Tensor | None = None
 ) -> Float[Tensor, "batch queries keys"]:
-    """Softmax over the keys, those past the valid ones left out.
+    """Softmax over the valid keys; those past them get zero.
 
     >>> masked_softmax(torch.zeros(2, 1, 3), torch.tensor([1, 2]))
     tensor([[[1.0000, 0.0000, 0.0000]],
@@ -39,7 +39,7 @@ def masked_softmax(
 
 
 class ScoredAttention(Attention):
-    """Attention whose layers differ in their score alone: a subclass says which rows meet by which one."""
+    """The base class of attention layers of one score: a subclass projects queries and keys and says which score."""
 
     def __init__(self, query_size: int | None, key_size: int | None, dropout: float, weigh: Weigh = Softmax()) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ScoredAttention(Attention):
         self.dropout, self.weigh = dropout, as_weigh(weigh)
 
     def compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
-        """The rows that meet, and their score."""
+        """Projected queries and keys, and their score."""
         raise NotImplementedError
 
     def forward(
@@ -126,7 +126,7 @@ class BilinearAttention(ScoredAttention):
 
 
 class CosineAttention(ScoredAttention):
-    """Attention by the cosine of the angle, times `scale`, which `learns_scale` makes a parameter.
+    """Cosine-similarity attention; the cosine is multiplied by `scale`, which `learns_scale` makes a parameter.
 
     >>> layer = CosineAttention(scale=10.0)
     >>> layer(torch.ones(2, 1, 2), torch.ones(2, 10, 2), torch.ones(2, 10, 4)).shape

@@ -1,4 +1,4 @@
-"""Words by their letters: https://arxiv.org/abs/1508.06615."""
+"""Word vectors from characters by a CNN: https://arxiv.org/abs/1508.06615."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from regard.core import RegardError
 from regard.layers.inputs import check_rate
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 from regard.mask.integer import misfit_integers
 
 
 class Spelling(nn.Module):
-    """A vector for each word from its letters: convolutions over them, the most of each, and a linear layer.
+    """A vector for each word from its characters: convolutions, max pooling and a linear layer.
 
     >>> layer = Spelling(num_characters=30, num_hiddens=8)
     >>> layer(torch.tensor([[[3, 1, 20], [7, 0, 0], [0, 0, 0]]])).shape
@@ -75,7 +75,7 @@ class Spelling(nn.Module):
 
 
 def check_letters(layer: nn.Module, letters: Tensor, last: int | None) -> None:
-    """Complain unless these are ids of letters, up to the last that there is."""
+    """Raise unless these are ids of letters, (batch, words, letters), up to `last`."""
     called = type(layer).__name__
     if not isinstance(letters, Tensor) or letters.ndim != 3 or letters.dtype not in (torch.int64, torch.int32):
         kind = str(getattr(letters, "dtype", "")).removeprefix("torch.")
@@ -88,6 +88,6 @@ def check_letters(layer: nn.Module, letters: Tensor, last: int | None) -> None:
 
 
 def check_kernel(layer: nn.Module, size: int) -> None:
-    """Complain unless a kernel has a middle."""
+    """Raise unless a kernel's size is odd."""
     if size < 1 or size % 2 == 0:
         raise RegardError(f"{type(layer).__name__} kernel_size must be odd and at least 1, got {size}.")

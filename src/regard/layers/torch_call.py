@@ -1,4 +1,4 @@
-"""Multi-head attention under the call of `nn.MultiheadAttention`, to stand in its place."""
+"""Multi-head attention with the signature of `nn.MultiheadAttention`, to stand in its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Own(Tensor):
 
 
 class TorchCall(nn.Module):
-    """What makes a multi-head attention of ours take the module's call; it stands before that among the bases."""
+    """A mixin that gives our multi-head attention the module's signature; it stands first among the bases."""
 
     num_heads: int
     num_hiddens: int
@@ -98,20 +98,20 @@ class TorchCall(nn.Module):
         return out.squeeze(0 if self.batch_first else 1), None if weights is None else weights[0]
 
     def _mix_nested(self, nested: Tensor) -> Tensor:
-        """Rows of unequal number as they came, padded on the way."""
+        """The output for a nested tensor, as a nested tensor; padded on the way."""
         rows, counts = torch.nested.to_padded_tensor(nested, 0.0), [len(x) for x in nested.unbind()]
         out = self._mix(rows, rows, rows, torch.tensor(counts, device=rows.device))[0]
         cut = [x[:count] for x, count in zip(out, counts, strict=True)]
         return torch.nested.as_nested_tensor(cut, layout=nested.layout)
 
     def _as_batch(self, rows: Any) -> Any:
-        """One sequence as a batch of one; what is none is complained about later."""
+        """One sequence as a batch of one; what is none is refused later."""
         is_single = isinstance(rows, Tensor) and rows.ndim == 2
         return rows.unsqueeze(0 if self.batch_first else 1) if is_single else rows
 
     def _read_masks(self, query: Any, key: Any, padding: Any, masked: Any) -> dict[str, Any]:
         if not all(isinstance(rows, Tensor) and rows.ndim == 3 for rows in (query, key)):
-            # complained about later
+            # refused later
             return {}
         at = 1 if self.batch_first else 0
         sizes = query.shape[1 - at], self.num_heads, query.shape[at], key.shape[at]
@@ -147,7 +147,7 @@ class TorchCall(nn.Module):
 
     @property
     def in_proj_bias(self) -> Tensor | None:
-        """Those of the three projections, zeros where there are none: by its class torch sees what this layer is.
+        """The biases of the three projections, zeros where there are none; their class tells torch what this layer is.
 
         A compiler may not make that class; None keeps torch's layers off their fast path, too.
         """

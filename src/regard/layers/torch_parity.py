@@ -1,4 +1,4 @@
-"""`nn.MultiheadAttention` as ours, and back: the same weights under other names."""
+"""Conversion from and to `nn.MultiheadAttention`: the same weights under other names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_torch(called: str, module: nn.MultiheadAttention) -> None:
-    """Complain about what our layer has no counterpart of."""
+    """Raise for options of the module that our layer has no counterpart of."""
     if not isinstance(module, nn.MultiheadAttention):
         raise RegardError(f"{called}.from_torch takes an nn.MultiheadAttention, got {type(module).__name__}.")
     if module.bias_k is not None or module.bias_v is not None:
@@ -29,7 +29,7 @@ def check_torch(called: str, module: nn.MultiheadAttention) -> None:
 
 
 def check_one_width(called: str, module: nn.MultiheadAttention) -> None:
-    """Complain unless queries, keys and values are equally wide."""
+    """Raise unless queries, keys and values are equally wide."""
     if not module.embed_dim == module.kdim == module.vdim:
         raise RegardError(
             f"{called}.from_torch needs one width for all: got embed_dim={module.embed_dim}, kdim={module.kdim},"
@@ -110,7 +110,7 @@ def rename_weights(state: dict[str, Tensor], prefix: str) -> None:
 
 
 def join_biases(*linears: nn.Linear) -> Tensor:
-    """Their biases one after the other, zeros where there are none."""
+    """The biases of linear layers, concatenated; zeros where there are none."""
     return torch.cat([_bias(linear) for linear in linears])
 
 

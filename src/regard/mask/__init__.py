@@ -1,4 +1,4 @@
-"""Which pairs may meet."""
+"""Masks: which query may attend to which key."""
 
 from regard.mask.allowed import Allowed
 from regard.mask.document import Document

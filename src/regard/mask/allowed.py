@@ -1,4 +1,4 @@
-"""A mask written out in full."""
+"""A mask given as a bool tensor."""
 
 from __future__ import annotations
 

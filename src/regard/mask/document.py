@@ -1,4 +1,4 @@
-"""Several documents packed into one sequence."""
+"""A mask for several documents packed into one sequence."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Document(Mask):
 
 
 def find_reach(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """The first place and one past the last at which each wanted number stands in its row of `ids`.
+    """The first index, and one past the last, of each wanted number in its row of `ids`.
 
     >>> find_reach(torch.tensor([[0, 0, 1]]), torch.tensor([[1, 0, 5]]))
     (tensor([[2, 0, 3]]), tensor([[3, 2, 0]]))

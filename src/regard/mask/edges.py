@@ -1,4 +1,4 @@
-"""Graphs: only linked pairs meet."""
+"""A mask of graph edges: a query attends to its neighbours alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Edges(Mask):
     queries: Tensor
     keys: Tensor
     # they are sorted
-    looks = True
+    is_data_dependent = True
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -1,4 +1,4 @@
-"""Neighbourhoods in an image whose pixels or patches are laid out row by row."""
+"""A mask of neighbourhoods in an image whose pixels or patches are laid out row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule that all masks of integers share."""
+"""Range checks of integer tensors: lengths, offsets, edges and segments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _known: dict[int, _Known] = {}
 def misfit_integers(
     name: str, values: Tensor, device: torch.device, low: int | None, high: int | None, meaning: str = ""
 ) -> str | None:
-    """Why these are not integers of the call's device within [low, high], or None.
+    """The error message if these are not integers within [low, high] on the call's device, else None.
 
     Tensors on meta have no numbers to look at; those of a function that is being compiled or transformed have none yet,
     and are looked at when it runs.
@@ -54,8 +54,8 @@ def misfit_integers(
     return None
 
 
-def vouch(values: Tensor | None, low: int, high: int) -> None:
-    """Let a GPU itself stop, when it comes to it, unless these lie within [low, high]; nobody looks at them again.
+def assert_range(values: Tensor | None, low: int, high: int) -> None:
+    """Check on the GPU, without waiting for it, that these lie within [low, high]; no later check reads them.
 
     To look at a number is to wait for all that the GPU has yet to do. What lies elsewhere, or was looked at before, is
     left to those who look.
@@ -69,12 +69,12 @@ def vouch(values: Tensor | None, low: int, high: int) -> None:
         return
     is_right = ((values >= low) & (values <= high)).all()
     torch._assert_async(is_right, f"lengths must lie within {low} and {high}, the number of keys")
-    # what was vouched for before still holds
+    # what was asserted before still holds
     remember_range(values, max(low, known.least) if known else low, min(high, known.most) if known else high)
 
 
 def remember_range(values: Tensor, least: int, most: int, *, is_seen: bool = False) -> None:
-    """Keep in mind that the numbers lie within [least, most], until they are changed in place.
+    """Cache that these numbers lie within [least, most], until they are changed in place.
 
     `is_seen` where these are the least and the greatest themselves, and not only bounds.
     """
@@ -87,7 +87,7 @@ def remember_range(values: Tensor, least: int, most: int, *, is_seen: bool = Fal
 
 
 def recall_range(values: Tensor) -> tuple[int, int] | None:
-    """Bounds that were kept in mind of these very numbers, which may be wider than they are, or None."""
+    """The cached bounds of these very numbers, which may be wider than their range, or None."""
     known = _recall(values)
     return (known.least, known.most) if known else None
 

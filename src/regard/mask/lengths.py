@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch."""
+"""A padding mask: sequences of different lengths in one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks along the diagonal: the past, and a neighbourhood."""
+"""Causal and sliding-window masks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Diagonal(Mask):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Causal(_Diagonal):
-    """Query i sees key j ≤ i + offset: itself and the past.
+    """The causal mask: query i sees key j ≤ i + offset, itself and the past.
 
     >>> Causal(0)(0, 0, 1, torch.arange(3))
     tensor([ True,  True, False])
@@ -123,7 +123,7 @@ class Causal(_Diagonal):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Window(_Diagonal):
-    """Query i sees keys from `before` back to `after` ahead of its own place i + offset.
+    """A sliding window: query i sees keys from `before` back to `after` ahead of its own place i + offset.
 
     >>> Window(1, 0, offset=0)(0, 0, 2, torch.arange(4))
     tensor([False,  True,  True, False])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.layers.blocks import EncoderBlock, PositionWiseFFN
-from regard.layers.convolved import ConvLayers
+from regard.layers.conv_layers import ConvLayers
 from regard.layers.grams import Grams
 from regard.layers.inputs import check_rows
 from regard.layers.padding import clear_padding, find_valid
@@ -21,7 +21,7 @@ from regard.layers.pooling import AttentionPooling, reduce_rows
 from regard.layers.recurrent import GRULayers
 from regard.layers.spelling import Spelling
 from regard.mask import Allowed
-from regard.mask.integer import vouch
+from regard.mask.integer import assert_range
 from regard.models.encoder_config import EXTRAS, HEADS, KINDS, POOLINGS, PRESETS, SPELLED, SPELLINGS, TRUNK, UNK, Config
 from regard.models.parts import (
     bias_positions,
@@ -31,8 +31,8 @@ from regard.models.parts import (
     check_given,
     check_ids,
     encode_positions,
-    start,
-    start_vectors,
+    initialise,
+    initialise_vectors,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.word_head import WordHead
@@ -89,16 +89,16 @@ class Encoder(Pretrained):
         self.pooler = nn.Linear(d, d) if config.has_pooler else None
         self.next_sentence = nn.Linear(d, 2) if config.has_next else None
         std = config.start_std or (None if config.scales_embedding else 0.02)
-        self.apply(lambda module: start(module, std))
+        self.apply(lambda module: initialise(module, std))
         # these start in their own way
         if isinstance(self.embedding, nn.Linear):
-            start_vectors(self.embedding, std or d**-0.5)
+            initialise_vectors(self.embedding, std or d**-0.5)
         has_letters, has_grams = (config.num_characters > 0 and config.spelling in (x, "both") for x in SPELLINGS[:2])
         self.spelling = Spelling(config.num_characters, d) if has_letters else None
         self.grams = Grams(config.num_grams, d) if has_grams else None
         if self.grams is not None:
             # as large as what they are added to
-            start(self.grams.embedding, (std or d**-0.5) * (d**0.5 if config.scales_embedding else 1.0))
+            initialise(self.grams.embedding, (std or d**-0.5) * (d**0.5 if config.scales_embedding else 1.0))
         learns = config.needs_pooling and config.pooling in ("soft", "hard")
         self.pooling = AttentionPooling(d, config.pooling) if learns else None
         for module in self.modules():
@@ -133,7 +133,7 @@ class Encoder(Pretrained):
         """Hidden states; rows of padding are zeros. `types` None means all are of type 0."""
         check_given(self, self.config.inputs, ids, self.embedding)
         # all layers ask for the same lengths
-        vouch(valid_lens, 0, ids.shape[1])
+        assert_range(valid_lens, 0, ids.shape[1])
         valid = find_valid(self, ids, valid_lens, mask)
         X = self._embed(ids, spelling, types, valid)
         if self.config.kind != "attention":
@@ -270,7 +270,7 @@ class Encoder(Pretrained):
         if mask is not None and valid is not None:
             order = (~valid).long().argsort(dim=1, stable=True)
             X, back, valid_lens = _take(X, order), order.argsort(dim=1), valid.sum(1)
-            vouch(valid_lens, 0, X.shape[1])
+            assert_range(valid_lens, 0, X.shape[1])
         for layer in self.layers:
             X = layer(X, valid_lens)
         X = clear_padding(self.norm(X if back is None else _take(X, back)), valid)

@@ -11,7 +11,7 @@ from regard.core import RegardError
 from regard.layers.biases import AlibiBias, RelativeBias
 from regard.layers.inputs import check_rows
 from regard.layers.multihead import MultiHeadAttention
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask import Window
 from regard.mask.integer import misfit_integers
@@ -47,7 +47,7 @@ def build_attention(config: Attending, bias: bool, position: Rotary | None = Non
 
 
 def build_rotary(config: Attending) -> Rotary | None:
-    """What turns queries and keys by their positions, if anything does."""
+    """The rotary positional embedding of queries and keys, if the config has it."""
     d, heads = config.num_hiddens, config.num_heads
     return Rotary(d // heads, max_len=config.max_len) if config.position == "rotary" else None
 
@@ -76,8 +76,8 @@ def build_window(config: Attending) -> Window | None:
 
 
 @torch.no_grad()
-def start(module: nn.Module, std: float | None = None) -> None:
-    """Draw a module's own weights: Xavier's uniform draw with biases of zero, embeddings of deviation `std` or 1/√d."""
+def initialise(module: nn.Module, std: float | None = None) -> None:
+    """Initialise a module's own weights: Xavier uniform and zero biases, embeddings normal with `std` or 1/√d."""
     if isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)
         if module.padding_idx is not None:
@@ -91,7 +91,7 @@ def start(module: nn.Module, std: float | None = None) -> None:
 
 
 @torch.no_grad()
-def start_vectors(embedding: nn.Linear, std: float) -> None:
+def initialise_vectors(embedding: nn.Linear, std: float) -> None:
     """Draw weights that make of vectors of variance one rows as large as those of a table of this deviation."""
     nn.init.normal_(embedding.weight, std=std / embedding.in_features**0.5)
 

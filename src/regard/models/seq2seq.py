@@ -14,7 +14,7 @@ from regard import layers
 from regard.core import RegardError, Score
 from regard.core.kinds import describe
 from regard.layers.inputs import check_rate, join_dtypes
-from regard.layers.order import check_count
+from regard.layers.positional import check_count
 from regard.layers.scored import ScoredAttention, build_scored
 from regard.mask import Full, Lengths
 from regard.mask.integer import misfit_integers
@@ -160,10 +160,10 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             output, hidden = self.rnn(torch.cat((context, embedded), -1), hidden)
             queries.append(query.detach())
             outputs.append(output)
-        if seen := attention._seen:
+        if seen := attention._last_call:
             # the layer saw the last step; a look is at all of them, in a tensor that nobody changed so far
             versions = seen.versions and (0, *seen.versions[1:])
-            attention._seen = replace(seen, query=torch.cat(queries, 1), versions=versions)
+            attention._last_call = replace(seen, query=torch.cat(queries, 1), versions=versions)
         logits: Tensor = self.dense(torch.cat(outputs, 1))
         return logits, replace(state, hidden=hidden)
 

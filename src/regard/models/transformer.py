@@ -14,7 +14,7 @@ from regard.core import RegardError
 from regard.layers.blocks import DecoderBlock, EncoderBlock, PositionWiseFFN
 from regard.layers.cache import Cache
 from regard.layers.padding import clear_padding, find_valid
-from regard.mask.integer import misfit_integers, recall_range, remember_range, vouch
+from regard.mask.integer import assert_range, misfit_integers, recall_range, remember_range
 from regard.models.config import POSITIONS
 from regard.models.parts import (
     bias_positions,
@@ -24,8 +24,8 @@ from regard.models.parts import (
     check_given,
     describe,
     encode_positions,
-    start,
-    start_vectors,
+    initialise,
+    initialise_vectors,
 )
 from regard.models.pretrained import Pretrained
 from regard.models.transformer_config import PRESETS, Config
@@ -134,9 +134,9 @@ class Transformer(Pretrained):
             ffn.dropout.p = config.ffn_dropout
         norm = nn.LayerNorm if config.norm_first else nn.Identity
         self.encoder_norm, self.decoder_norm = norm(d), norm(d)
-        self.apply(start)
+        self.apply(initialise)
         if isinstance(self.embedding, nn.Linear):
-            start_vectors(self.embedding, d**-0.5)
+            initialise_vectors(self.embedding, d**-0.5)
 
     def forward(
         self,
@@ -154,7 +154,7 @@ class Transformer(Pretrained):
         """The encoder's outputs; rows past `source_lens` mean nothing."""
         check_given(self, "source", source, self.embedding)
         # all layers ask for the same lengths
-        vouch(source_lens, 0, source.shape[1])
+        assert_range(source_lens, 0, source.shape[1])
         if self.config.inputs == "vectors":
             # whatever stands in padding would reach the gradient of the layer
             source = clear_padding(source, find_valid(self, source, source_lens))

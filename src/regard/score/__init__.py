@@ -1,4 +1,4 @@
-"""How query i regards key j."""
+"""Score functions: how much query i regards key j."""
 
 from __future__ import annotations
 

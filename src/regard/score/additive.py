@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.core import Pair, Score, Sizes
-from regard.core.pairs import Pull
+from regard.core.pairs import Vjp
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -57,7 +57,7 @@ class Plain(Pair):
 
 
 class Factored(Plain):
-    """The tanh score by one division per feature, block after block in buffers that fit the cache."""
+    """The tanh score with one division per feature, in blocks whose buffers fit the cache."""
 
     footprint = 1
 
@@ -75,8 +75,8 @@ class Factored(Plain):
             torch.sum(tanh.mul_(heads[groups]), -1, out=flat[groups, rows])
         return scores
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
             (weight,) = tensors
             flat = grad.flatten(0, -3)
             dquery, dkey = torch.empty_like(query).flatten(0, -3), torch.zeros_like(key).flatten(0, -3)
@@ -91,23 +91,23 @@ class Factored(Plain):
                 spread = torch.addcmul(part.unsqueeze(-1), weighted, tanh, value=-1, out=tanh)
                 torch.sum(spread, -2, out=dquery[groups, rows])
                 dkey[groups] += spread.sum(-3)
-            slope = weight[:, None, :]
+            factor = weight[:, None, :]
             dweight = dweight.view(*query.shape[:-2], weight.shape[-1]).sum_to_size(weight.shape)
-            return dquery.view(query.shape).mul_(slope), dkey.view(key.shape).mul_(slope), dweight
+            return dquery.view(query.shape).mul_(factor), dkey.view(key.shape).mul_(factor), dweight
 
-        return self.fill(query, key, *tensors), back
+        return self.fill(query, key, *tensors), backward
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (weight,) = tensors
         return (_tanh(query, key, self.is_small) * weight[:, None, None, :]).sum(-1)
 
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+    def gradients(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = tensors
         tanh = _tanh(query, key, self.is_small)
         spread = grad.unsqueeze(-1) * (1 - tanh * tanh)
-        slope = weight[:, None, :]
+        factor = weight[:, None, :]
         dweight = (grad.unsqueeze(-1) * tanh).sum((-2, -3)).sum_to_size(weight.shape)
-        return spread.sum(-2) * slope, spread.sum(-3) * slope, dweight
+        return spread.sum(-2) * factor, spread.sum(-3) * factor, dweight
 
 
 def _tanh(query: Tensor, key: Tensor, is_small: bool) -> Tensor:
@@ -160,7 +160,7 @@ def _by_group(weight: Tensor, query: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Additive(Score):
-    """Σ_f w_f · tanh(q_f + k_f) on projected queries and keys: `weight` is (d,), or (heads, d).
+    """Additive (Bahdanau) score Σ_f w_f · tanh(q_f + k_f) of projected rows: `weight` is (d,), or (heads, d).
 
     >>> Additive(torch.ones(2))(torch.zeros(1, 2), torch.tensor([[0.0, 0.0], [9.0, 9.0]]))
     tensor([[0.0000, 2.0000]])

@@ -1,4 +1,4 @@
-"""A dot product through a learned matrix: https://arxiv.org/abs/1508.04025."""
+"""Bilinear (Luong's general) scores, a dot product through a learned matrix: https://arxiv.org/abs/1508.04025."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dot product of directions, lengths left out."""
+"""Cosine similarity of query and key."""
 
 from __future__ import annotations
 

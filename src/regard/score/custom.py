@@ -49,11 +49,11 @@ class Custom(Score):
         return [cls(_sample)]
 
     @property
-    def held(self) -> tuple[Tensor, ...]:
+    def all_tensors(self) -> tuple[Tensor, ...]:
         """The parameters and buffers of a module; what a plain function closes over, nobody can replace."""
         return tuple(_list_state(self.function).values())
 
-    def holding(self, tensors: Iterable[Tensor]) -> Self:
+    def with_all_tensors(self, tensors: Iterable[Tensor]) -> Self:
         module, names = self.function, _list_state(self.function)
         if not isinstance(module, nn.Module):
             return self

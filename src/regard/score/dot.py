@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.pairs import Pull
+from regard.core.pairs import Vjp
 
 
 class Product(Pair):
-    """A tile of dot products, softly capped where `cap` is given."""
+    """A tile of scaled dot products, soft-capped by tanh where `cap` is given."""
 
     def __init__(self, scale: float = 1.0, cap: float | None = None) -> None:
         self.scale = scale
@@ -32,7 +32,7 @@ class Product(Pair):
             scores.mul_(self.scale)
         return scores if self.cap is None else scores.div_(self.cap).tanh_().mul_(self.cap)
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         scores = query @ key.transpose(-1, -2)
         if self.scale != 1.0:
             scores.mul_(self.scale)
@@ -41,16 +41,16 @@ class Product(Pair):
             capped = torch.tanh(scores / self.cap)
             scores = self.cap * capped
 
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
-            return _slopes(query, key, grad, self.scale, capped)
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
+            return _gradients(query, key, grad, self.scale, capped)
 
-        return scores, back
+        return scores, backward
 
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
-        return _slopes(query, key, grad, self.scale, None if self.cap is None else self(query, key) / self.cap)
+    def gradients(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+        return _gradients(query, key, grad, self.scale, None if self.cap is None else self(query, key) / self.cap)
 
 
-def _slopes(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: Tensor | None) -> tuple[Tensor, Tensor]:
+def _gradients(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: Tensor | None) -> tuple[Tensor, Tensor]:
     if capped is not None:
         grad = grad * (1 - capped * capped)
     dq, dk = grad @ key, grad.transpose(-1, -2) @ query
@@ -59,7 +59,7 @@ def _slopes(query: Tensor, key: Tensor, grad: Tensor, scale: float, capped: Tens
 
 @dataclass(frozen=True, repr=False)
 class Dot(Score):
-    """q·k, scaled by 1/√d unless told otherwise.
+    """The scaled dot product of query and key, by 1/√d unless told otherwise.
 
     >>> Dot(scale=1)(torch.ones(1, 2), torch.ones(3, 2))
     tensor([[2., 2., 2.]])

@@ -1,4 +1,4 @@
-"""The Gaussian kernel's exponent, as in Nadaraya–Watson regression."""
+"""The exponent of a Gaussian kernel as a score, as in Nadaraya–Watson regression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Pair, Score, Sizes
-from regard.core.pairs import Pull
+from regard.core.pairs import Vjp
 
 
 class Distance(Pair):
@@ -38,33 +38,33 @@ class Distance(Pair):
             scores.addcmul_(step, step, value=-0.5)
         return scores
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         (width,) = tensors
 
-        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+        def backward(grad: Tensor) -> tuple[Tensor | None, ...]:
             dquery, dkey, dwidth = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(width)
             for f in range(query.shape[-1]):
                 apart = query[..., f : f + 1] - key[..., None, :, f]
-                pulled = grad * apart
-                dquery[..., f], dkey[..., f] = -pulled.sum(-1), pulled.sum(-2)
-                dwidth[:, f] = -pulled.mul_(apart).sum((0, -1, -2)).sum_to_size(width.shape[:1])
+                scaled = grad * apart
+                dquery[..., f], dkey[..., f] = -scaled.sum(-1), scaled.sum(-2)
+                dwidth[:, f] = -scaled.mul_(apart).sum((0, -1, -2)).sum_to_size(width.shape[:1])
             square = (width * width)[:, None, :]
             return dquery.mul_(square), dkey.mul_(square), dwidth.mul_(width)
 
-        return self.fill(query, key, *tensors), back
+        return self.fill(query, key, *tensors), backward
 
     def expression(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         (width,) = tensors
         step = (query.unsqueeze(-2) - key.unsqueeze(-3)) * width[:, None, None, :]
         return -0.5 * (step * step).sum(-1)
 
-    def slopes(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+    def gradients(self, query: Tensor, key: Tensor, grad: Tensor, *tensors: Tensor) -> tuple[Tensor | None, ...]:
         (width,) = tensors
         apart = query.unsqueeze(-2) - key.unsqueeze(-3)
-        pull = grad.unsqueeze(-1) * apart
+        scaled = grad.unsqueeze(-1) * apart
         square = (width * width)[:, None, :]
-        dw = -(pull * apart).sum((-2, -3)).sum_to_size(width.shape) * width
-        return -pull.sum(-2) * square, pull.sum(-3) * square, dw
+        dw = -(scaled * apart).sum((-2, -3)).sum_to_size(width.shape) * width
+        return -scaled.sum(-2) * square, scaled.sum(-3) * square, dw
 
 
 @dataclass(frozen=True, repr=False, eq=False)

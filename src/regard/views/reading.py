@@ -185,17 +185,17 @@ def read_table(look: Look, head: int = 0, sequence: int = 0) -> Table:
 
 
 def _compute(look: Look, rows: slice, head: int, sequence: int) -> Table:
-    query, stat, spans = (take(look, field, head, sequence)[rows] for field in ("query", "stat", "spans"))
-    given = (query, take(look, "key", head, sequence), stat, spans)
+    query, logsumexp, spans = (take(look, field, head, sequence)[rows] for field in ("query", "logsumexp", "spans"))
+    given = (query, take(look, "key", head, sequence), logsumexp, spans)
     return weigh_rows(*map(torch.from_numpy, given)).numpy()
 
 
-def weigh_rows(query: Tensor, key: Tensor, stat: Tensor, spans: Tensor) -> Tensor:
+def weigh_rows(query: Tensor, key: Tensor, logsumexp: Tensor, spans: Tensor) -> Tensor:
     """Weights (i, j) in double, of what a look with keep=True has of one head."""
     place = torch.arange(len(key))
     allowed = (place >= spans[:, :1]) & (place < spans[:, 1:])
     # where nothing is allowed, or a sink has all of the weight, the statistic is infinite
-    return (query.double() @ key.double().T - stat.double()[:, None]).exp().masked_fill(~allowed, 0.0)
+    return (query.double() @ key.double().T - logsumexp.double()[:, None]).exp().masked_fill(~allowed, 0.0)
 
 
 def read_tokens(tokens: Iterable[str] | None, count: int, name: str = "tokens") -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Whether the weights that are shown are those that were used: some rows made again, against the layer's own output."""
+"""The self-check of a look: some rows of weights, recomputed, against the layer's own output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.engine.call import Call
 from regard.engine.check import check
 from regard.engine.fold import fold
 from regard.engine.look import Look
-from regard.watching.shown import Rows, compare, compare_sums
+from regard.watching.shown import SampledRows, compare, compare_sums
 
 ROWS = 16
 # kernels round in places of their own: what differs by more than this times eager's own error is something else
@@ -27,14 +27,14 @@ T = TypeVar("T", bound=Term)
 
 @dataclass(frozen=True)
 class Check:
-    """How far the weighted values of some rows, made again in float64, lie from what the layer put out.
+    """The result of a self-check: how far the output of some rows, recomputed in float64, is from the layer's.
 
     >>> Check(16, 2.6e-3, 2e-3, "bfloat16").text()
     "16 rows recomputed: within 1.3x of bfloat16's rounding"
 
     `error` is the largest difference, and `rounding` that of an eager computation in the layer's own dtype. `shown` is
     how far the look's own numbers lie from the same rows, in units of what they may, and `worst` which of them is the
-    farthest. Where no row was made again, `why` says why.
+    farthest. Where no row was recomputed, `why` says why.
     """
 
     rows: int = 0
@@ -54,7 +54,7 @@ class Check:
 
     @property
     def is_done(self) -> bool:
-        """Whether any row was made again."""
+        """Whether any row was recomputed."""
         return self.rows > 0
 
     @property
@@ -75,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Rest:
-    """What a layer does with the weighted values of all heads (h, e) of sequence b and query i before it puts them out.
+    """What a layer does after attention, as by an output projection, to the heads (h, e) of sequence b and query i.
 
     `rows` are the queries that there are, numbered through the batch; None is all.
     """
@@ -89,8 +89,10 @@ def check_rows(
     call: Call, query: Tensor, key: Tensor, value: Tensor, out: Tensor, look: Look | None = None, window: int = 8,
     rest: Rest | None = None,
 ) -> Check:  # fmt: skip
-    """The check of a call whose terms are as they were given, and of a look at it; `out` is what the layer made of it,
-    in query's axes, or with a `rest` (batch, queries, width)."""
+    """Check a call, whose terms are as they were given, and a look at it against `out`, the layer's output.
+
+    `out` has query's axes, or with a `rest` (batch, queries, width).
+    """
     if call.dropout:
         return Check(why="dropout was on, and weights are shown before it")
     sizes = check(query, key, value, call.score)
@@ -140,10 +142,10 @@ def check_rows(
     return Check(len(places), error, rounding, dtype, "", far[worst], worst if far[worst] > 1.0 else "")
 
 
-def _gather(made: list[tuple[int, int, int, Tensor, Tensor]]) -> Rows:
+def _gather(made: list[tuple[int, int, int, Tensor, Tensor]]) -> SampledRows:
     device = made[0][3].device
     b, h, i = torch.tensor([row[:3] for row in made], device=device).unbind(-1)
-    return Rows(b, h, i, torch.stack([row[3] for row in made]), torch.stack([row[4] for row in made]))
+    return SampledRows(b, h, i, torch.stack([row[3] for row in made]), torch.stack([row[4] for row in made]))
 
 
 class _Rows:

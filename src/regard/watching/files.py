@@ -1,4 +1,4 @@
-"""Looks as a file: safetensors, with names and texts as JSON in its head."""
+"""Looks saved to a file: safetensors, with names and texts as JSON in its metadata."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from regard.core.files import write_whole
 from regard.engine.look import Look
 
 FORMAT = "regard.seen.1"
-_KEPT = "query", "key", "stat", "spans"
+_KEPT = "query", "key", "logsumexp", "spans"
 _TENSORS = tuple(field.name for field in fields(Look) if field.name not in ("terms", "why"))
+# what version 0.1.0 called it in its files
+_EARLIER = {"logsumexp": "stat"}
 _DTYPES = {"top_keys": (torch.int64,), "chosen": (torch.int64,), "spans": (torch.int32,)}
 # the fewest that each can have
 _AXES = {"entropy": 1, "received": 1, "top_keys": 2, "map": 2, "query": 2, "key": 2}
 
 
 def write_looks(path: str | os.PathLike[str], said: dict[str, Any], looks: Iterable[Look]) -> None:
-    """Write looks to one file, whole or not at all; `said` has an entry of each in words."""
+    """Write looks to one file, atomically; `said` is what the metadata says of each."""
     safetensors = _need()
     path = _find(path)
     if path.is_dir():
@@ -48,7 +50,7 @@ def write_looks(path: str | os.PathLike[str], said: dict[str, Any], looks: Itera
 
 
 def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]]:
-    """What was said of the looks in a file, and the looks; the kind and size of everything was seen to."""
+    """The metadata and the looks of a file; types and sizes of everything are checked."""
     _need()
     from safetensors import SafetensorError, safe_open
 
@@ -65,9 +67,11 @@ def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]
             _check_head(said)
             looks = []
             for number, entry in enumerate(said["entries"]):
-                mine = {field for field in _TENSORS if f"{number}.{field}" in names}
-                found = {field: file.get_tensor(f"{number}.{field}") for field in mine}
-                names -= {f"{number}.{field}" for field in mine}
+                called = {field: f"{number}.{field}" for field in _TENSORS}
+                called |= {field: old for field, name in _EARLIER.items() if (old := f"{number}.{name}") in names}
+                called = {field: name for field, name in called.items() if name in names}
+                found = {field: file.get_tensor(name) for field, name in called.items()}
+                names -= set(called.values())
                 _check_look(found)
                 looks.append(Look(**found, terms=entry["terms"], why=entry["why"]))
             if names:
@@ -81,7 +85,7 @@ def read_looks(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Look]
 
 
 def _check_head(said: Any) -> None:
-    """Complain unless what is said is of looks."""
+    """Raise unless what is said is of looks."""
     _need_kinds(said, {"model": str, "cells": int, "entries": list, "skipped": dict})
     if said["cells"] < 1:
         raise ValueError("cells must be at least 1")
@@ -115,7 +119,7 @@ def _need_kinds(said: Any, kinds: dict[str, type]) -> None:
 
 
 def _check_look(found: dict[str, Tensor]) -> None:
-    """Complain unless the tensors are those of one look."""
+    """Raise unless the tensors are those of one look."""
     needed = set(_TENSORS) - set(_KEPT)
     if not needed <= set(found) or (found.keys() & set(_KEPT)) not in (set(), set(_KEPT)):
         raise ValueError("tensors are missing")
@@ -128,7 +132,7 @@ def _check_look(found: dict[str, Tensor]) -> None:
     m, k, count = found["received"].shape[-1], found["top_keys"].shape[-1], len(found["chosen"])
     r, c = found["map"].shape[-2:]
     d = found["query"].shape[-1] if "query" in found else 0
-    rows = dict.fromkeys(("entropy", "peak", "total", "first", "local", "distance", "stat"), (n,))
+    rows = dict.fromkeys(("entropy", "peak", "total", "first", "local", "distance", "logsumexp"), (n,))
     pairs = {"top_keys": (n, k), "top_weights": (n, k), "received": (m,), "map": (r, c), "rows": (count, m)}
     for name, own in (rows | pairs | {"query": (n, d), "spans": (n, 2)}).items():
         if name in found and tuple(found[name].shape) != (*lead, *own):

@@ -53,7 +53,7 @@ def calls_interface(module: nn.Module) -> bool:
 
 @contextmanager
 def switch(models: Sequence[Any], names: Mapping[int, str], recorder: Recorder) -> Iterator[None]:
-    """Record every attention of Hugging Face models, which may share configs; all is as it was afterwards."""
+    """Record every attention of Hugging Face models, which may share configs; restores them afterwards."""
     import transformers
 
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2] if part.isdigit())
@@ -152,7 +152,7 @@ def _wrap(
 
 
 def find_original(module: nn.Module, kind: str) -> Callable[..., Any]:
-    """What a module's own file would have called."""
+    """The attention function that a module's own file would have called."""
     for function in list_methods(type(module)):
         if "ALL_ATTENTION_FUNCTIONS" not in function.__code__.co_names:
             continue
@@ -168,7 +168,7 @@ def find_original(module: nn.Module, kind: str) -> Callable[..., Any]:
 
 
 def _refuse(model: Any, kinds: set[Any]) -> None:
-    """Complain about what would not run as before under a name of our own."""
+    """Raise for what would not run as before under a name of our own."""
     called = type(model).__name__[:40]
     for kind in kinds:
         base = find_base(kind)

@@ -1,4 +1,4 @@
-"""Steps of decoding as one look."""
+"""Looks at the steps of decoding, joined into one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = "entropy", "peak", "total", "first", "local", "distance"
 
 
 def list_runs(modules: Mapping[str, str], steps: Container[str]) -> dict[str, list[str]]:
-    """Calls that go on where their module's last one ended, by the name of the first of them.
+    """Calls that continue their module's last one, as steps of decoding, by the name of the first of them.
 
     >>> list_runs({"a": "a", "b": "b", "a#2": "a", "b#2": "b"}, {"a#2"})
     {'a': ['a', 'a#2'], 'b': ['b'], 'b#2': ['b#2']}
@@ -31,7 +31,7 @@ def list_runs(modules: Mapping[str, str], steps: Container[str]) -> dict[str, li
 
 
 def stack(looks: list[Look], cells: int) -> Look:
-    """The looks of steps as one, whose map has at most so many cells a side."""
+    """The looks of several steps as one, with a map of at most `cells` cells a side."""
     if len(looks) == 1:
         return looks[0]
     m = max(look.received.shape[-1] for look in looks)
@@ -49,18 +49,18 @@ def stack(looks: list[Look], cells: int) -> Look:
     kept = [rows for look in looks if (rows := _take(look)) is not None]
     if len(kept) < len(looks):
         return Look(**found, why=next(look.why for look in looks if _take(look) is None))
-    query, key, stat, spans = zip(*kept, strict=True)
+    query, key, logsumexp, spans = zip(*kept, strict=True)
     # a cache only grows: the last step has the keys of all
     longest = max(key, key=lambda x: x.shape[-2])
-    found |= {"query": torch.cat(query, -2), "stat": torch.cat(stat, -1), "spans": torch.cat(spans, -2)}
+    found |= {"query": torch.cat(query, -2), "logsumexp": torch.cat(logsumexp, -1), "spans": torch.cat(spans, -2)}
     return Look(**found, key=longest, why="")
 
 
 def _take(look: Look) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Query, key, stat and spans of a look that kept them."""
-    if look.query is None or look.key is None or look.stat is None or look.spans is None:
+    """Query, key, logsumexp and spans of a look that kept them."""
+    if look.query is None or look.key is None or look.logsumexp is None or look.spans is None:
         return None
-    return look.query, look.key, look.stat, look.spans
+    return look.query, look.key, look.logsumexp, look.spans
 
 
 def _widen(x: Tensor, size: int, value: float = 0.0) -> Tensor:

@@ -13,7 +13,7 @@ from regard.core import RegardError
 def read_masks(
     called: str, sizes: tuple[int, int, int, int], key_padding_mask: Any, attn_mask: Any, looks: bool = True
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Who may be seen and what is added, each to be broadcast to these (batch, heads, queries, keys), or None.
+    """The mask (True = attend) and the bias of torch's masks, to broadcast to (batch, heads, queries, keys), or None.
 
     >>> read_masks("Layer", (1, 2, 2, 2), torch.tensor([[False, True]]), torch.ones(2, 2))
     (tensor([[[[ True, False]]]]), tensor([[[[1., 1.],

@@ -1,4 +1,4 @@
-"""The names of watches in transformers' registries and in configs: they stand upon each other, and end in any order."""
+"""The names of watches in transformers' registries and configs: watches nest, and end in any order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_base(kind: Any) -> Any:
 
 
 def register(kind: str, name: str, function: Callable[..., Any]) -> None:
-    """Put a function under a name, upon what is there, with the masks of that."""
+    """Register an attention function under a name of ours, with the mask function of what it wraps, `kind`."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     BELOW[name] = kind
@@ -43,7 +43,7 @@ def register(kind: str, name: str, function: Callable[..., Any]) -> None:
 
 
 def restore(configs: Sequence[Any], before: Sequence[str], ours: Mapping[str, str]) -> None:
-    """Take a watch out, wherever it stands among those of the same configs."""
+    """Remove a watch, wherever it stands among those of the same configs."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     # what it stood upon when it began may be over by now

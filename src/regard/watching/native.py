@@ -1,6 +1,6 @@
 """torch's own attention: `nn.MultiheadAttention`, and the layers whose fast path goes around it.
 
-Queries and keys are made again beside it from what the module was given: it computes what it always does, by its own
+Queries and keys are recomputed beside it from what the module was given: it computes what it always does, by its own
 kernels. Hooks of a module would switch the fast path off; those of all modules together do not.
 """
 
@@ -132,7 +132,7 @@ def read_module(
 def read_layer(
     layer: nn.TransformerEncoderLayer, args: Any, options: Any, out: Tensor, learns: bool = False
 ) -> tuple[Any, ...] | str:
-    """The same for a layer that went by its fast path: it puts out rows after its norms and its network."""
+    """The same for a layer that took its fast path: its output comes after its norms and feed-forward network."""
     given = _LAYER_SIGNATURE.bind(layer, *args, **options).arguments
     rows, valid = given["src"], None
     if getattr(layer._sa_block, "__func__", None) is not nn.TransformerEncoderLayer._sa_block:

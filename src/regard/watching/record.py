@@ -29,7 +29,7 @@ class Options:
 
 
 class Recorder:
-    """Takes calls and fills `seen`; `taken` are names that later calls cannot have, those of the modules."""
+    """Records calls in `seen`; `taken` are names that later calls cannot have, those of the modules."""
 
     def __init__(self, seen: Seen, options: Options, wants: Callable[[str], bool], taken: Iterable[str] = ()) -> None:
         self.seen, self.options, self.wants = seen, options, wants
@@ -45,7 +45,7 @@ class Recorder:
         rest: Rest | None = None,
     ) -> None:  # fmt: skip
         """Record a call whose terms are as they were given."""
-        # what autograd runs once more on its way back was seen before
+        # what autograd runs once more in backward (checkpointing) was seen before
         if torch._C._current_graph_task_id() != -1:
             return
         query, key, value, n = query.detach(), key.detach(), value.detach(), query.shape[-2]
@@ -82,7 +82,7 @@ class Recorder:
         self.seen.add(numbered, found[0], kind, steps[0], check, name)
 
     def guard(self, name: str, act: Callable[[], object]) -> str | None:
-        """Do something that must not stop the model, and say what went wrong, if anything did."""
+        """Run `act`, which must not stop the model; what went wrong, or None."""
         try:
             act()
         except RegardError as error:

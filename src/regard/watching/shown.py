@@ -1,4 +1,4 @@
-"""Whether a look says of some rows what those rows are."""
+"""The statistics of a look, compared with rows that were recomputed in full."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Said = tuple[str, Tensor, list[Tensor]]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of weights (row, m) in float64 and in the layer's own dtype, and where they are among (b, h, n)."""
+class SampledRows:
+    """Recomputed rows of weights (row, m), in float64 and in the layer's own dtype, and their places in (b, h, n)."""
 
     b: Tensor
     h: Tensor
@@ -28,8 +28,10 @@ class Rows:
     rounded: Tensor
 
 
-def compare(look: Look, sizes: Sizes, rows: Rows, dtype: torch.dtype, window: int, most: float) -> dict[str, Tensor]:
-    """How far each thing that a look says of these rows is from them, in units of what it may be."""
+def compare(
+    look: Look, sizes: Sizes, rows: SampledRows, dtype: torch.dtype, window: int, most: float
+) -> dict[str, Tensor]:
+    """The error of each statistic of a look on these rows, in units of what is tolerated."""
     found: dict[str, Tensor] = {}
     eps = torch.finfo(torch.promote_types(dtype, torch.float32)).eps
     for name, said, pair in _list(look, sizes, rows, window):
@@ -43,7 +45,7 @@ def compare(look: Look, sizes: Sizes, rows: Rows, dtype: torch.dtype, window: in
 
 
 def compare_sums(look: Look) -> dict[str, Tensor]:
-    """The same for sums of all weights, which are said three times."""
+    """The same for the sums of all weights, which a look has in three ways."""
     total = look.total.double().sum(-1)
     may = OTHERWISE * (1.0 + look.total.double().abs().sum(-1))
     found = {}
@@ -54,7 +56,7 @@ def compare_sums(look: Look) -> dict[str, Tensor]:
     return found
 
 
-def _list(look: Look, sizes: Sizes, rows: Rows, window: int) -> Iterator[Said]:
+def _list(look: Look, sizes: Sizes, rows: SampledRows, window: int) -> Iterator[Said]:
     """Name, what is said, and what that is of the exact and the rounded rows."""
     n, m = sizes.n, sizes.m
 
@@ -87,16 +89,16 @@ def _list(look: Look, sizes: Sizes, rows: Rows, window: int) -> Iterator[Said]:
         yield "map", cut(look.map, 2), of_blocks
     if n == 1:
         yield "received", fold(look.received, 1)[rows.b, rows.h], [exact, rounded]
-    if look.query is not None and look.key is not None and look.stat is not None and look.spans is not None:
+    if look.query is not None and look.key is not None and look.logsumexp is not None and look.spans is not None:
         key = look.key.reshape(sizes.b, -1, m, look.key.shape[-1])
         served = sizes.h // key.shape[1]
         spans = look.spans.expand(*look.entropy.shape, 2)
         start, stop = cut(spans, 2).unsqueeze(1).unbind(-1)
         place = torch.arange(m, device=away.device)
-        query, stat = cut(look.query, 2).double(), cut(look.stat, 1).double()
+        query, logsumexp = cut(look.query, 2).double(), cut(look.logsumexp, 1).double()
         # one row after the other: the keys of all of them are many
         scores = torch.stack([key[b, h // served].double() @ q for b, h, q in zip(rows.b, rows.h, query, strict=True)])
-        kept = (scores - stat.unsqueeze(-1)).exp().masked_fill((place < start) | (place >= stop), 0.0)
+        kept = (scores - logsumexp.unsqueeze(-1)).exp().masked_fill((place < start) | (place >= stop), 0.0)
         yield "kept", kept, [exact, rounded]
 
 

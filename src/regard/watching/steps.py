@@ -1,4 +1,4 @@
-"""Which calls go on where the module's call before them ended."""
+"""Which calls are steps of decoding: they continue the module's call before them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Call:
 
 
 class Running:
-    """Which modules run in this thread, outermost first, and with what; each run has a number of its own."""
+    """The stack of modules that run in this thread, with their arguments and a number for each run."""
 
     def __init__(self) -> None:
         self._here = threading.local()
@@ -45,7 +45,7 @@ class Running:
 
 
 class Follower:
-    """Follows the calls of a model's attentions, also of those that nobody looks at."""
+    """Follows the calls of a model's attentions, looked at or not, and tells which continue the one before."""
 
     def __init__(self) -> None:
         self._now = 0
@@ -54,11 +54,11 @@ class Follower:
         self._ran = self._began = self._went_on = -1
 
     def forget(self, name: str) -> None:
-        """Nothing goes on from a call that there is no look at."""
+        """Forget a module's last call: nothing continues a call without a look."""
         self._last.pop(name, None)
 
     def follow(self, name: str, kind: str, query: Tensor, key: Tensor, within: tuple[int, ...] = ()) -> bool:
-        """Whether this call of a module goes on where its last one ended, over the same keys.
+        """Whether this call of a module continues its last one, over the same keys.
 
         A call to itself does where the cache has grown by its queries and all keys before them are those of the last
         call, for each sequence and head. A call to others does where its keys are the same and the decoder went on:

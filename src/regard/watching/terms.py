@@ -1,4 +1,4 @@
-"""What an attention of Hugging Face was given, in the terms of `attend`."""
+"""The arguments of a Hugging Face attention as terms of `attend`."""
 
 from __future__ import annotations
 

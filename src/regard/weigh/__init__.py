@@ -1,4 +1,4 @@
-"""How scores become weights."""
+"""Weighers (normalisers): how scores become weights."""
 
 from __future__ import annotations
 

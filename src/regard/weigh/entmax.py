@@ -59,13 +59,13 @@ class Entmax(Row):
             weights = _bisect(low, 1 / (self.alpha - 1))
         return weights.masked_fill_(empty, 0.0)
 
-    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
         if self.alpha > 2:
             # powers below zero: small weights lean so far that float32 would lose their mean
-            return self._slope(weights.double(), grad.double()).to(grad.dtype)
-        return self._slope(weights, grad)
+            return self._gradient(weights.double(), grad.double()).to(grad.dtype)
+        return self._gradient(weights, grad)
 
-    def _slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+    def _gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
         positive = weights > 0
         # 0^negative is inf: lift the zeros before the power, and put them back after; NaN stays
         lifted = torch.where(positive, weights, 1.0)
@@ -77,7 +77,7 @@ class Entmax(Row):
 
 @dataclass(frozen=True, repr=False)
 class Sparsemax(Entmax):
-    """The nearest point of the simplex: a linear, sparse softmax (https://arxiv.org/abs/1602.02068).
+    """The projection of scores onto the simplex: a linear, sparse softmax (https://arxiv.org/abs/1602.02068).
 
     >>> Sparsemax()(torch.tensor([[1.0, 0.5, -5.0]]))
     tensor([[0.7500, 0.2500, 0.0000]])

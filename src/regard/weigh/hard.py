@@ -1,4 +1,4 @@
-"""Attention to one key alone, taken or drawn: https://arxiv.org/abs/1502.03044."""
+"""Hard attention, all weight on one key: https://arxiv.org/abs/1502.03044."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.core.bits import draw_seed, uniform
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Hard(Row):
-    """All weight on one key: the best (`how="argmax"`, the first of equals) or one drawn by softmax (`how="sample"`).
+    """All weight on one key: the best (`how="argmax"`, the first of equals) or a sample of softmax (`how="sample"`).
 
     >>> Hard()(torch.tensor([[1.0, 3.0, 3.0]]))
     tensor([[0., 1., 0.]])
@@ -42,7 +42,7 @@ class Hard(Row):
 
     @property
     def draws(self) -> bool:
-        """Whether it has a seed yet to draw."""
+        """Whether it samples and has no random seed yet."""
         return self.how == "sample" and self.seed is None
 
     def settle(self, sizes: Sizes) -> Self:
@@ -62,5 +62,5 @@ class Hard(Row):
         weights = first.to(scores.dtype).masked_fill_(best == -torch.inf, 0.0)
         return torch.where(best.isnan(), torch.nan, weights)
 
-    def slope(self, weights: Tensor, grad: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor) -> Tensor:
         return torch.zeros_like(grad)

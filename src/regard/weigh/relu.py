@@ -38,7 +38,7 @@ class Relu(Pointwise):
         weights = torch.relu(scores) ** self.power if self.power != 1 else torch.relu(scores)
         return weights if self.scale == 1.0 else weights * self.scale
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         if self.power == 1:
             # NaN is not below zero, nor does torch's own derivative stop it
             return (~(scores <= 0)).to(scores.dtype) * self.scale

@@ -32,5 +32,5 @@ class Sigmoid(Pointwise):
     def weight(self, scores: Tensor) -> Tensor:
         return torch.sigmoid(scores + self.shift)
 
-    def slope(self, scores: Tensor, weights: Tensor) -> Tensor:
+    def derivative(self, scores: Tensor, weights: Tensor) -> Tensor:
         return weights * (1 - weights)

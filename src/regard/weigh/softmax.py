@@ -1,4 +1,4 @@
-"""Weights proportional to e^score: one running maximum and one running sum per row."""
+"""Softmax, online: one running maximum and one running sum per row, which make up its logsumexp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.core.biases import reduce_to
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Softmax(Online):
-    """e^score over the row's sum of them.
+    """e^score over the row's sum of e^score.
 
     >>> Softmax()(torch.tensor([[0.0, 0.0]]))
     tensor([[0.5000, 0.5000]])
@@ -55,7 +55,7 @@ class Softmax(Online):
         empty = (scores == -torch.inf).all(-1, keepdim=True)
         return torch.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
-    def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         shape = (*like.shape[:-1], 1)
         logits = self._logits(tile)
         if logits is None:
@@ -75,13 +75,13 @@ class Softmax(Online):
         # peak and total apart: in peak + log(total) a large peak would swallow the total
         return torch.where(total == 0, torch.inf, torch.cat([peak, total], -1))
 
-    def again(self, scores: Tensor, stat: Tensor) -> Tensor:
+    def recompute(self, scores: Tensor, stat: Tensor) -> Tensor:
         return scores.sub_(stat[..., :1]).exp_().div_(stat[..., 1:])
 
-    def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
         return grad.sub_(mean).mul_(weights)
 
-    def slope_tensors(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
+    def tensor_gradients(self, tile: Tile, mean: Tensor, stat: Tensor) -> tuple[Tensor, ...]:
         if self.sink is None:
             return ()
         logits = self._logits(tile)

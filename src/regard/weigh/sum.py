@@ -25,7 +25,7 @@ class Sum(Online):
             scores = scores.masked_fill(~allowed, 0.0)
         return scores / _or_infinite(scores.sum(-1, keepdim=True))
 
-    def start(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, tile: Tile, like: Tensor) -> tuple[Tensor, Tensor]:
         zeros = like.new_zeros((*like.shape[:-1], 1))
         return zeros, zeros
 
@@ -35,10 +35,10 @@ class Sum(Online):
     def finish(self, peak: Tensor, total: Tensor) -> Tensor:
         return _or_infinite(total)
 
-    def again(self, scores: Tensor, stat: Tensor) -> Tensor:
+    def recompute(self, scores: Tensor, stat: Tensor) -> Tensor:
         return scores.div_(stat)
 
-    def slope(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, grad: Tensor, mean: Tensor, stat: Tensor) -> Tensor:
         return grad.sub_(mean).div_(stat)
 
 

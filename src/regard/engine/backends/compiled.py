@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Online, Pair, Pointwise, Row, Tile
-from regard.core.pairs import Pull
+from regard.core.pairs import Vjp
 from regard.engine.call import Call, Cost
 from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
@@ -24,7 +24,7 @@ from regard.engine.tiles.function import attend_by_tiles
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
 errs = None
 # fused features never reach memory, so tiles are larger than those of `tiled`
 BUDGET = 2**19
@@ -52,11 +52,11 @@ def estimate(call: Call) -> Cost:
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, pair = call.score.prepare(query, key)
-    return attend_by_tiles(Work(call, Fused(pair), STEPS, BUDGET, pair.tensors), query, key, value)
+    return attend_by_tiles(Work(call, CompiledPair(pair), STEPS, BUDGET, pair.tensors), query, key, value)
 
 
-class Fused(Pair):
-    """Another pair in the form that a compiler fuses."""
+class CompiledPair(Pair):
+    """Another `Pair` in the form that a compiler fuses."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -70,9 +70,9 @@ class Fused(Pair):
     def fill(self, query: Tensor, key: Tensor, *tensors: Tensor) -> Tensor:
         return self.pair.expression(query, key, *tensors)
 
-    def pull(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Pull]:
+    def vjp(self, query: Tensor, key: Tensor, *tensors: Tensor) -> tuple[Tensor, Vjp]:
         return _call(_express, self.pair, query, key, tensors), lambda grad: _call(
-            _slope, self.pair, query, key, grad, tensors
+            _gradients, self.pair, query, key, grad, tensors
         )
 
 
@@ -80,21 +80,21 @@ def _express(pair: Pair, query: Tensor, key: Tensor, tensors: tuple[Tensor, ...]
     return pair.expression(query, key, *tensors)
 
 
-def _slope(
+def _gradients(
     pair: Pair, query: Tensor, key: Tensor, grad: Tensor, tensors: tuple[Tensor, ...]
 ) -> tuple[Tensor | None, ...]:
-    return pair.slopes(query, key, grad, *tensors)
+    return pair.gradients(query, key, grad, *tensors)
 
 
-def _back(
-    pair: Fused, weigh: Online | Pointwise, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
-    extras: steps.Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None,
+def _backward(
+    pair: CompiledPair, weigh: Online | Pointwise, query: Tensor, key: Tensor, value: Tensor,
+    tensors: tuple[Tensor, ...], extras: steps.Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None,
 ) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
     bias, allowed, keep = extras
     scores = pair.fill(query, key, *tensors).to(value.dtype)
     scores = scores if bias is None else scores + bias
-    dvalue, dscores = steps.slope(weigh, scores, value, allowed, keep, grad, mean, stat, None)
-    return dvalue, dscores, pair.pair.slopes(query, key, dscores.to(query.dtype), *tensors)
+    dvalue, dscores = steps.gradients(weigh, scores, value, allowed, keep, grad, mean, stat, None)
+    return dvalue, dscores, pair.pair.gradients(query, key, dscores.to(query.dtype), *tensors)
 
 
 def _online(*args: Any) -> Any:
@@ -106,27 +106,27 @@ def _pointwise(*args: Any) -> Any:
 
 
 def _row(
-    pair: Fused, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
+    pair: CompiledPair, weigh: Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
     extras: steps.Extras, tile: Tile,
 ) -> Tensor:  # fmt: skip
     # solving a row is sorting, which no compiler fuses: the scores are compiled, the rest runs as it is
     bias, allowed, keep = extras
     scores = _call(_express, pair.pair, query, key, tensors).to(value.dtype)
     scores = scores if bias is None else scores + bias
-    return steps.settle(weigh.solve(steps.hide(scores, allowed), tile), None, keep) @ value
+    return steps.zero_out(weigh.solve(steps.mask_scores(scores, allowed), tile), None, keep) @ value
 
 
-def _step_back(pair: Fused, weigh: Online | Pointwise | Row, *args: Any) -> Any:
+def _step_backward(pair: CompiledPair, weigh: Online | Pointwise | Row, *args: Any) -> Any:
     if pair.closes_over:
         # a compiler differentiates by arguments: what a function closes over would be missed
-        return steps.back(pair.pair, weigh, *args)
+        return steps.backward(pair.pair, weigh, *args)
     if isinstance(weigh, Row):
-        return steps.back(pair, weigh, *args)
+        return steps.backward(pair, weigh, *args)
     # only rows need to know their tile, and a new tile would be a new program
-    return _call(_back, pair, weigh, *args[:-1])
+    return _call(_backward, pair, weigh, *args[:-1])
 
 
-STEPS = steps.Steps(_online, _pointwise, _row, _step_back, replays=False)
+STEPS = steps.Steps(_online, _pointwise, _row, _step_backward, replays=False)
 
 
 def _plain(parts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
-    """A compiled function called, with a word about how long compiling took. Falling back to eager is an error."""
+    """Call a function compiled, and log how long compiling took; falling back to eager is an error."""
     start = time.perf_counter()
     # with dynamic shapes, torch 2.13 miscompiles a mask whose keys are not its innermost stride: hand it plain layouts
     args = tuple(_plain(arg) if isinstance(arg, tuple) else arg for arg in args)

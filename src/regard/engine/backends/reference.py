@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.engine.call import Call, Cost
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
 errs = None
 
 
@@ -41,7 +41,7 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def weigh(call: Call, query: Tensor, key: Tensor) -> Tensor:
-    """All weights, before dropout."""
+    """All attention weights, n×m, before dropout."""
     tile = call.sizes.whole()
     scores = call.score(query, key).to(call.compute_dtype)
     if call.bias is not None:

@@ -1,4 +1,4 @@
-"""torch's own kernels, where the call is a softmax of a dot product and those kernels are right."""
+"""torch's scaled_dot_product_attention, where a call is softmax of a dot product and its kernels are right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.score import Dot
 from regard.weigh import Softmax
 
 # torch's kernels take half precision and grouped heads as they come; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = False, False, False, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = False, False, False, True, False
 # a mask or bias written out for torch may take this much; beyond it `tiled` needs less
 MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
@@ -56,7 +56,7 @@ def refuse(call: Call) -> str | None:
 
 
 def refuse_on_cuda(call: Call) -> str | None:
-    """What neither the flash kernel nor cuDNN takes, or takes and gets wrong; torch has no other that is as fast."""
+    """Why neither the flash kernel nor cuDNN takes the call and gets it right; torch has no other that is as fast."""
     s, width = call.sizes, _width(call)
     if s.dtype not in HALF:
         return f"torch's flash kernel takes float16 and bfloat16, got {str(s.dtype).removeprefix('torch.')}."
@@ -130,7 +130,7 @@ def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def errs(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether torch's kernels would be wrong for these numbers: such a call goes around them, named or not."""
+    """Whether torch's kernels would be wrong for these numbers: `tiled` takes such a call, named or not."""
     if call.sizes.device.type == "cuda":
         # those show NaN, and a look for large scores would wait for the device: only half precision is taken there,
         # whose own rounding is the coarser one up to `REACH`; beyond it neighbouring scores lie 64 and more apart
@@ -145,7 +145,7 @@ def errs(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
 def overreaches(call: Call, query: Tensor, key: Tensor) -> bool:
     """Whether torch's backward would be less exact than the dtype, or see a number that is not finite.
 
-    It keeps max + log(sum) of a row as one number, and makes the weights again from that: a large max swallows the sum.
+    It keeps the logsumexp of a row, max + log(sum), and recomputes the weights from it: a large max swallows the sum.
     And beside a bias it rounds a score once forward and twice backward.
     """
     if call.bias is not None:

@@ -1,4 +1,4 @@
-"""Every combination of terms in O(n) memory: tiles of scores, made, used and forgotten, and made again in backward."""
+"""Every combination of terms in O(n) memory: tiles of scores, used and dropped, and recomputed in backward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.engine.tiles.steps import EAGER
 from regard.engine.tiles.work import Work
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
-LIFTS, HEALS, TWICE, CASTS, TRACES = True, False, True, True, False
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
 errs = None
 
 

@@ -1,1 +1,1 @@
-"""Statistics of weights, block by block of rows."""
+"""Statistics of attention weights, one block of rows at a time."""

@@ -1,4 +1,4 @@
-"""Query and key of a softmax of dot products, from which any weight can be made again."""
+"""Query and key of a softmax of dot products, from which any weight can be recomputed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keep_rows(call: Call, query: Tensor, key: Tensor) -> dict[str, Tensor | str]
 
 
 def refuse(call: Call) -> str | None:
-    """Why the weights cannot be made again from query and key alone."""
+    """Why the weights cannot be recomputed from query and key alone, or None."""
     if not call.score.is_dot:
         return _NO_DOT.format(type(call.score).__name__)
     if not isinstance(call.weigh, Softmax):

@@ -1,4 +1,4 @@
-"""The walk over blocks of whole rows: each block of weights is made, measured and forgotten."""
+"""The walk over blocks of whole rows: each block of weights is made, measured and dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET = {"cpu": 2**20, "cuda": 2**22}
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many keys a row names, which rows are given in full, how fine the map is, how wide the neighbourhood."""
+    """What a look is asked for: top keys of a row, rows in full, cells of the map, width of the window."""
 
     top: int
     rows: tuple[int, ...]
@@ -28,14 +28,14 @@ class Wanted:
     window: int
 
 
-def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_stat: bool = False) -> dict[str, Tensor]:
-    """All statistics of a lifted call, shaped (b, h, …); with `has_stat` a softmax's log Σ exp(score), too."""
+def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: bool = False) -> dict[str, Tensor]:
+    """All statistics of a lifted call, shaped (b, h, …); with `has_logsumexp` that of each row's scores, too."""
     sizes = call.sizes
     query, key, pair = call.score.prepare(query, key)
     budget = BUDGET.get(sizes.device.type, BUDGET["cuda"])
     work = Work(call, pair, EAGER, budget, pair.tensors)
     layout = lay_out(sizes, call.mask, pair, True, budget)
-    tally = Tally(call, wanted, has_stat)
+    tally = Tally(call, wanted, has_logsumexp)
     for row in layout.rows(sizes, call.mask):
         allowed = call.allowed(row)
         if allowed is not None:
@@ -48,9 +48,9 @@ def walk(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_stat: bool 
 
 
 class Tally:
-    """What is known so far of all rows and keys."""
+    """The statistics of all rows and keys, gathered tile by tile."""
 
-    def __init__(self, call: Call, wanted: Wanted, has_stat: bool) -> None:
+    def __init__(self, call: Call, wanted: Wanted, has_logsumexp: bool) -> None:
         s, self.wanted, self.dtype = call.sizes, wanted, call.compute_dtype
         self.n, self.m = s.n, s.m
         self.has_signs = call.weigh.has_signs
@@ -63,23 +63,23 @@ class Tally:
         self.top_weights = blank(s.n, top)
         self.top_keys = blank(s.n, top, dtype=torch.int64).fill_(-1)
         self.of_rows = {name: blank(s.n) for name in ("entropy", "peak", "total", "first", "local", "distance")}
-        if has_stat:
+        if has_logsumexp:
             # a row with no key has weights of exp(score − ∞)
-            self.of_rows["stat"] = blank(s.n).fill_(torch.inf)
+            self.of_rows["logsumexp"] = blank(s.n).fill_(torch.inf)
         # sums over very many rows
         self.received = blank(s.m, dtype=torch.float64)
         self.map = blank(-(-s.n // self.tall), -(-s.m // self.wide), dtype=torch.float64)
         self.rows = blank(len(wanted.rows), s.m)
 
     def add(self, tile: Tile, scores: Tensor, weights: Tensor, allowed: Tensor | None) -> None:
-        """Measure whole rows; keys outside the tile's have no weight."""
+        """Add the statistics of whole rows; keys outside the tile have no weight."""
         own = {name: cut_queries(x, tile) for name, x in self.of_rows.items()}
         peak, at = self._rank(tile, weights, allowed)
         own["peak"].copy_(peak.clamp_min(0.0))
-        if "stat" in own:
-            # the largest weight is e^(score − stat) as any other is
+        if "logsumexp" in own:
+            # the largest weight is e^(score − logsumexp) as any other is
             best = scores.gather(-1, at[..., None])[..., 0]
-            own["stat"].copy_(torch.where(peak > 0, best - peak.log(), torch.inf))
+            own["logsumexp"].copy_(torch.where(peak > 0, best - peak.log(), torch.inf))
         if tile.j.start == 0:
             own["first"].copy_(weights[..., 0])
         self._neighbour(tile, weights, own["local"])

@@ -1,4 +1,4 @@
-"""What a walk over tiles costs, estimated from its layout."""
+"""The estimated cost of a walk over tiles, from its layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk as one operation, differentiable as often as one likes, whose memory does not grow with n×m."""
+"""The walk over tiles as an autograd function in O(n) memory, differentiable any number of times."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engine.mapped import Mapped, check_batched
-from regard.engine.tiles.strips import Strips, attend_strip, pull
+from regard.engine.tiles.strips import Strips, attend_strip, vjp
 from regard.engine.tiles.walk import walk_backward, walk_forward
 from regard.engine.tiles.work import Work
+from regard.engine.vmap import Vmapped, check_batched
 
 
 def attend_by_tiles(work: Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -27,13 +27,13 @@ def _detach(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(t.detach() for t in tensors)
 
 
-class _Attend(Mapped):
+class _Attend(Vmapped):
     @staticmethod
     def forward(work: Work, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         # what wants a gradient and what does not are the same to the walk, and to a compiler
         needs_grad = work.call.needs_grad
         with work.pair.draws.record(may_replay=work.steps.replays or not needs_grad, is_noted=needs_grad):
-            return walk_forward(work.holding(_detach(tensors)), *_detach((query, key, value)))
+            return walk_forward(work.with_tensors(_detach(tensors)), *_detach((query, key, value)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -41,7 +41,7 @@ class _Attend(Mapped):
         ctx.count = len(args)
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*args, *output, *ctx.work.watched)
+        ctx.save_for_backward(*args, *output, *ctx.work.constants)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
@@ -55,8 +55,8 @@ class _Attend(Mapped):
         return None, *_Gradient.apply(ctx.work, out.detach(), stat, *args, grad)  # type: ignore[no-untyped-call]
 
 
-class _Gradient(Mapped):
-    """The gradient itself as an operation, so that it can be differentiated once more."""
+class _Gradient(Vmapped):
+    """The gradient itself as an autograd function, so that it can be differentiated once more."""
 
     @staticmethod
     def forward(
@@ -65,20 +65,22 @@ class _Gradient(Mapped):
         *tensors, grad = rest
         # a backward pass inside an autocast region would otherwise compute its products in half precision
         with torch.autocast(query.device.type, enabled=False), work.pair.draws.replay():
-            grads = walk_backward(work.holding(_detach(tuple(tensors))), *_detach((query, key, value, out, stat, grad)))
+            grads = walk_backward(
+                work.with_tensors(_detach(tuple(tensors))), *_detach((query, key, value, out, stat, grad))
+            )
         return tuple(g.to(x.dtype) for g, x in zip(grads, (query, key, value, *tensors), strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.work, _, _, *args = inputs
         ctx.count = len(args)
-        ctx.save_for_backward(*args, *ctx.work.watched)
+        ctx.save_for_backward(*args, *ctx.work.constants)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         check_batched(*grads)
         ctx.work.pair.draws.refuse_strips()
         args = ctx.saved_tensors[: ctx.count]
-        piece = pull(pull(attend_strip(len(args) - 4)))
+        piece = vjp(vjp(attend_strip(len(args) - 4)))
         with torch.autocast(grads[0].device.type, enabled=False):
             return None, None, None, *Strips.apply(ctx.work, piece, *args, *grads)  # type: ignore[no-untyped-call]

@@ -8,13 +8,13 @@ from math import isqrt
 
 from regard.core import Mask, Pair, Sizes, Tile
 
-# numbers that a tile may hold at a time; measured on CPUs with 1 MiB of L2 a core (docs/design/tiles.md)
+# numbers that a tile may hold at a time; measured on CPUs with 1 MiB of L2 a core (docs/design/2026-11-15-tiles.md)
 BUDGET = 2**18
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Steps along sequences, heads, queries and keys; `keys` None takes whole rows."""
+    """The sizes of a tile along sequences, heads, queries and keys; `keys` None takes whole rows."""
 
     sequences: int
     heads: int

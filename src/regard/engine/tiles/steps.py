@@ -20,8 +20,8 @@ class Steps:
     online: Callable[..., tuple[Tensor, Tensor, Tensor]]
     pointwise: Callable[..., Tensor]
     row: Callable[..., Tensor]
-    back: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
-    # whether `back` draws the random numbers of a user's function as the way forward did
+    backward: Callable[..., tuple[Tensor, Tensor, tuple[Tensor | None, ...]]]
+    # whether `backward` replays the random numbers that a user's function drew in the forward pass
     replays: bool = True
 
 
@@ -37,7 +37,7 @@ def online(
     pair: Pair, weigh: Online, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...], extras: Extras,
     peak: Tensor, total: Tensor, out: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Peak, total and unnormalised output after one more tile of keys."""
+    """Running maximum (peak), sum (total) and unnormalised output after one more tile of keys."""
     bias, allowed, keep = extras
     mass, peak, decay = weigh.step(score(pair, query, key, tensors, bias, value.dtype), allowed, peak)
     gained = mass.sum(-1, keepdim=True)
@@ -53,7 +53,7 @@ def pointwise(
 ) -> Tensor:  # fmt: skip
     bias, allowed, keep = extras
     weights = weigh.weight(score(pair, query, key, tensors, bias, value.dtype))
-    return out + settle(weights, allowed, keep) @ value
+    return out + zero_out(weights, allowed, keep) @ value
 
 
 def row(
@@ -62,24 +62,24 @@ def row(
 ) -> Tensor:  # fmt: skip
     bias, allowed, keep = extras
     scores = score(pair, query, key, tensors, bias, value.dtype)
-    weights = weigh.solve(hide(scores, allowed), tile)
-    return settle(weights, None, keep) @ value
+    weights = weigh.solve(mask_scores(scores, allowed), tile)
+    return zero_out(weights, None, keep) @ value
 
 
-def back(
+def backward(
     pair: Pair, weigh: Online | Pointwise | Row, query: Tensor, key: Tensor, value: Tensor, tensors: tuple[Tensor, ...],
     extras: Extras, grad: Tensor, mean: Tensor | None, stat: Tensor | None, tile: Tile | None,
 ) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
     """Gradients of one tile: of the values, of the scores, and of query, key and the pair's tensors."""
     bias, allowed, keep = extras
-    scores, pull = pair.pull(query, key, *tensors)
-    # pull may still need the scores as they are: work on a copy
+    scores, vjp = pair.vjp(query, key, *tensors)
+    # vjp may still need the scores as they are: work on a copy
     scores = scores.to(value.dtype, copy=True) if bias is None else scores.to(value.dtype) + bias
-    dvalue, dscores = slope(weigh, scores, value, allowed, keep, grad, mean, stat, tile)
-    return dvalue, dscores, pull(dscores.to(query.dtype))
+    dvalue, dscores = gradients(weigh, scores, value, allowed, keep, grad, mean, stat, tile)
+    return dvalue, dscores, vjp(dscores.to(query.dtype))
 
 
-def slope(
+def gradients(
     weigh: Online | Pointwise | Row, scores: Tensor, value: Tensor, allowed: Tensor | None, keep: Tensor | None,
     grad: Tensor, mean: Tensor | None, stat: Tensor | None, tile: Tile | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -89,33 +89,34 @@ def slope(
         dweights = dweights * keep
     if isinstance(weigh, Online):
         assert stat is not None
-        weights = settle(weigh.again(scores, stat), allowed, None)
+        weights = zero_out(weigh.recompute(scores, stat), allowed, None)
         if mean is None:
             # the tile is the whole row: its own weights say the mean more exactly than the rounded output does
             shown = dweights if allowed is None else dweights.masked_fill(~allowed, 0.0)
             mean = (weights * shown).sum(-1, keepdim=True)
-        dscores = weigh.slope(weights, dweights, mean, stat)
+        dscores = weigh.gradient(weights, dweights, mean, stat)
     elif isinstance(weigh, Pointwise):
         raw = weigh.weight(scores)
-        dscores = dweights * weigh.slope(scores, raw)
-        weights = settle(raw, allowed, None)
+        dscores = dweights * weigh.derivative(scores, raw)
+        weights = zero_out(raw, allowed, None)
     else:
         assert tile is not None
-        weights = weigh.solve(hide(scores, allowed), tile)
-        dscores = weigh.slope(weights, dweights)
-    dvalue = settle(weights, None, keep).transpose(-1, -2) @ grad
+        weights = weigh.solve(mask_scores(scores, allowed), tile)
+        dscores = weigh.gradient(weights, dweights)
+    dvalue = zero_out(weights, None, keep).transpose(-1, -2) @ grad
     return dvalue, dscores if allowed is None else dscores.masked_fill(~allowed, 0.0)
 
 
-def hide(scores: Tensor, allowed: Tensor | None) -> Tensor:
+def mask_scores(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """The scores with masked ones set to −inf, in place."""
     return scores if allowed is None else scores.masked_fill_(~allowed, -float("inf"))
 
 
-def settle(weights: Tensor, allowed: Tensor | None, keep: Tensor | None) -> Tensor:
-    """Weights with what is not allowed, or dropped, at zero."""
+def zero_out(weights: Tensor, allowed: Tensor | None, keep: Tensor | None) -> Tensor:
+    """The weights with masked and dropped ones set to zero."""
     if allowed is not None:
         weights = weights.masked_fill(~allowed, 0.0)
     return weights if keep is None else weights * keep
 
 
-EAGER = Steps(online, pointwise, row, back)
+EAGER = Steps(online, pointwise, row, backward)

@@ -1,4 +1,4 @@
-"""Derivatives of any order above the first, strip by strip of queries: each by plain autograd on the definitions."""
+"""Second and higher derivatives, one strip of queries at a time, by plain autograd on the definitions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.core import Tile
-from regard.engine.mapped import Mapped, check_batched
 from regard.engine.tiles.layout import lay_out
 from regard.engine.tiles.work import Work, cut_keys, cut_queries
+from regard.engine.vmap import Vmapped, check_batched
 
 Cut = Callable[[Tensor, Tile], Tensor]
 Parts = Sequence[Tensor | None]
@@ -20,7 +20,7 @@ Parts = Sequence[Tensor | None]
 
 @dataclass(frozen=True)
 class Piece:
-    """A function of one strip: how its arguments and its results are cut from whole tensors, and its order.
+    """A function of one strip of queries: how arguments and results are cut from whole tensors, and its order.
 
     Results have the shapes of the first arguments. `compute` is told whether its results will be differentiated again.
     """
@@ -37,7 +37,7 @@ def attend_strip(num_tensors: int) -> Piece:
     return Piece(takes, (cut_queries,), lambda work, row, parts, keep: [_attend(work, row, *parts)], order=0)
 
 
-def pull(piece: Piece) -> Piece:
+def vjp(piece: Piece) -> Piece:
     """The vector-Jacobian product of a piece: it takes a gradient for each result, and gives one for each argument."""
 
     def compute(work: Work, row: Tile, parts: Sequence[Tensor], keep: bool) -> Parts:
@@ -56,8 +56,8 @@ def pull(piece: Piece) -> Piece:
     return Piece(piece.takes + piece.gives, piece.takes, compute, piece.order + 1)
 
 
-class Strips(Mapped):
-    """A piece summed over all strips: an operation that is differentiable as often as one likes."""
+class Strips(Vmapped):
+    """A piece summed over all strips, as an autograd function, differentiable any number of times."""
 
     @staticmethod
     def forward(work: Work, piece: Piece, *args: Tensor) -> tuple[Tensor, ...]:
@@ -83,14 +83,14 @@ class Strips(Mapped):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.work, ctx.piece, *args = inputs
-        ctx.save_for_backward(*args, *ctx.work.watched)
+        ctx.save_for_backward(*args, *ctx.work.constants)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         check_batched(*grads)
         args = ctx.saved_tensors[: len(ctx.piece.takes)]
         with torch.autocast(grads[0].device.type, enabled=False):
-            return None, None, *Strips.apply(ctx.work, pull(ctx.piece), *args, *grads)  # type: ignore[no-untyped-call]
+            return None, None, *Strips.apply(ctx.work, vjp(ctx.piece), *args, *grads)  # type: ignore[no-untyped-call]
 
 
 def _take_whole(x: Tensor, tile: Tile) -> Tensor:
@@ -98,7 +98,7 @@ def _take_whole(x: Tensor, tile: Tile) -> Tensor:
 
 
 def _attend(work: Work, row: Tile, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:
-    work = work.holding(tensors)
+    work = work.with_tensors(tensors)
     call = work.call
     scores = work.pair(query, key, *work.of_heads(row)).to(value.dtype)
     if call.bias is not None:

@@ -14,7 +14,7 @@ SMALL = 2**16
 
 
 def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and the row statistic that the backward walk needs (of no numbers where the weigher has none)."""
+    """The output, and the row statistic that the backward walk needs (empty where the weigher has none)."""
     sizes, weigh, steps = work.call.sizes, work.call.weigh, work.steps
     out = value.new_zeros(sizes.b, sizes.h, sizes.n, sizes.e)
     num_stats = weigh.num_stats if isinstance(weigh, Online) else 0
@@ -26,7 +26,7 @@ def walk_forward(work: Work, query: Tensor, key: Tensor, value: Tensor) -> tuple
         held = widen(acc) if len(tiles) > 1 else acc.dtype
         total = acc.new_zeros(acc.shape, dtype=held)
         if isinstance(weigh, Online):
-            peak, mass = weigh.start(row, acc)
+            peak, mass = weigh.begin(row, acc)
             mass = mass.to(held)
         for tile in tiles:
             extras = _extras(work, tile)
@@ -63,7 +63,7 @@ def walk_backward(
         if isinstance(weigh, Online):
             mean = (g * cut_queries(out, row)).sum(-1, keepdim=True)
             cut = cut_queries(stat, row)
-            for whole, part in zip(of_weigh, weigh.slope_tensors(row, mean, cut), strict=True):
+            for whole, part in zip(of_weigh, weigh.tensor_gradients(row, mean, cut), strict=True):
                 whole += part
             if work.layout.keys is not None and len(row.j) <= work.layout.keys:
                 mean = None
@@ -76,7 +76,7 @@ def walk_backward(
                 continue
             k, v = cut_keys(key, tile), cut_keys(value, tile)
             where = tile if isinstance(weigh, Row) else None
-            dv, dscores, (dq, dk, *rest) = work.steps.back(
+            dv, dscores, (dq, dk, *rest) = work.steps.backward(
                 work.pair, weigh, q, k, v, tensors, extras, g, mean, cut, where
             )
             cut_keys(dvalue, tile).add_(dv)
@@ -88,23 +88,23 @@ def walk_backward(
                 if dt is not None:
                     (all_heads if work.pair.keeps_heads else cut_heads(all_heads, tile)).add_(dt)
             if bias is not None:
-                _pull_bias(bias, tile, dscores, of_bias)
+                _add_bias_gradients(bias, tile, dscores, of_bias)
         if held is not of_row:
             of_row.copy_(held)
     return dquery, dkey, dvalue, *(x.to(t.dtype) for x, t in zip(dtensors, work.tensors, strict=True))
 
 
 def widen(like: Tensor) -> torch.dtype:
-    """What sums over many tiles are held in: in float32 each tile would leave its rounding in them."""
+    """The dtype of sums over many tiles: float64 for float32, which would gather the rounding of each tile."""
     # Apple's devices have no float64
     return torch.float64 if like.dtype == torch.float32 and like.device.type != "mps" else like.dtype
 
 
-def _pull_bias(bias: Bias, tile: Tile, dscores: Tensor, grads: tuple[Tensor, ...]) -> None:
+def _add_bias_gradients(bias: Bias, tile: Tile, dscores: Tensor, grads: tuple[Tensor, ...]) -> None:
     """Add a tile's gradients of a bias, which sums them up in its own dtype, to those of all tiles."""
     pairs = list(zip(grads, bias.tensors, strict=True))
     parts = tuple(x if x.dtype == t.dtype else torch.zeros_like(t) for x, t in pairs)
-    bias.pull(tile, dscores, parts)
+    bias.add_gradients(tile, dscores, parts)
     for whole, part in zip(grads, parts, strict=True):
         if whole is not part:
             whole += part

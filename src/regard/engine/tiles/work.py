@@ -1,4 +1,4 @@
-"""One call made ready for tiles: its pair, its layout, and the steps that a tile takes."""
+"""A call prepared for tiles: its pair, its layout, and the arithmetic of a tile."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Work:
         return (*self.of_pair, *self.call.weigh.tensors, *bias)
 
     @property
-    def watched(self) -> tuple[Tensor, ...]:
-        """What the call watches, and the constants of a user's function."""
-        return (*self.call.watched, *(t for t in self.pair.constants if not t.is_inference()))
+    def constants(self) -> tuple[Tensor, ...]:
+        """The constants of the call, and those of a user's function."""
+        return (*self.call.constants, *(t for t in self.pair.constants if not t.is_inference()))
 
     def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Tensors in the order of `tensors` as those of pair, weigher and bias."""
@@ -46,7 +46,7 @@ class Work:
         second = first + len(self.call.weigh.tensors)
         return tensors[:first], tensors[first:second], tensors[second:]
 
-    def holding(self, tensors: tuple[Tensor, ...]) -> Work:
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> Work:
         """The same work with other tensors."""
         pair, weigh, bias = self.split(tensors)
         call = replace(self.call, weigh=self.call.weigh.with_tensors(weigh))

@@ -62,31 +62,31 @@ def _average(rows: Tensor, sound: Tensor) -> Tensor:
 def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
     """Queries and row statistics for these keys: weight = exp(query · key − statistic)."""
     assert look.query is not None
-    assert look.stat is not None
+    assert look.logsumexp is not None
     query = look.query.double()
     wanted = query * keys.step
     kind = np.float16 if float(wanted.abs().max()) <= LARGEST_HALF else np.float32
     numbers = wanted.numpy().astype(kind)
     # what rounding the query moves all scores of a row by, goes into the statistic as well
     lost = wanted - torch.from_numpy(numbers.astype(np.float64))
-    stat = look.stat.double() - query @ keys.shift - lost @ keys.centre
-    return numbers, stat.numpy().astype(np.float32)
+    logsumexp = look.logsumexp.double() - query @ keys.shift - lost @ keys.centre
+    return numbers, logsumexp.numpy().astype(np.float32)
 
 
-def measure_error(look: Look, keys: Keys, query: Array, stat: Array, rows: int = 16) -> float:
+def measure_error(look: Look, keys: Keys, query: Array, logsumexp: Array, rows: int = 16) -> float:
     """The largest total variation between a row and what the page will make of it, over rows spread evenly."""
     assert look.query is not None
     assert look.key is not None
-    assert look.stat is not None
+    assert look.logsumexp is not None
     assert look.spans is not None
     if keys.numbers.dtype == np.uint8 and not bool(look.key.isfinite().all()):
         # bytes have no way to say so
         return math.inf
-    n = len(look.stat)
+    n = len(look.logsumexp)
     chosen = torch.linspace(0, n - 1, min(rows, n)).long()
     spans = look.spans[chosen]
-    wanted = weigh_rows(look.query[chosen], look.key, look.stat[chosen], spans)
-    made = weigh_rows(torch.from_numpy(query[chosen]), keys.shown, torch.from_numpy(stat[chosen]), spans)
+    wanted = weigh_rows(look.query[chosen], look.key, look.logsumexp[chosen], spans)
+    made = weigh_rows(torch.from_numpy(query[chosen]), keys.shown, torch.from_numpy(logsumexp[chosen]), spans)
     # rows that see what is not finite are lost either way
     gap = (wanted - made).nan_to_num(0.0)
     return float(gap.abs().sum(1).max()) / 2 if gap.numel() else 0.0

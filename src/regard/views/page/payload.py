@@ -140,13 +140,13 @@ class Payload:
             if k not in packed:
                 self.entries[k]["why"] = f"the page has room for query and key of {tell_count(len(packed), 'head')}"
                 continue
-            query, stat, keys, error = packed[k]
+            query, logsumexp, keys, error = packed[k]
             spans = self.heads[k].look.spans
             assert spans is not None
             self.entries[k]["blobs"] |= {
                 "query": self.blobs.add(query),
                 "key": self.blobs.add(keys.numbers, keys.scale if small else None),
-                "stat": self.blobs.add(stat),
+                "stat": self.blobs.add(logsumexp),
                 "spans": self.blobs.add(spans.numpy().astype(np.int32)),
             }
             self.entries[k] |= {"exact": True, "why": "", "error": error}
@@ -165,8 +165,8 @@ class Payload:
             mark = look.key.data_ptr()
             if mark not in known:
                 known[mark] = Keys.pack(look.key, small)
-            query, stat = pack_query(look, known[mark])
-            packed[k] = (query, stat, known[mark], measure_error(look, known[mark], query, stat))
+            query, logsumexp = pack_query(look, known[mark])
+            packed[k] = (query, logsumexp, known[mark], measure_error(look, known[mark], query, logsumexp))
         return packed
 
     def _add_lists(self, ids: list[int], left: float) -> int:

@@ -119,8 +119,8 @@ def weigh_edges(look: Look, edges: Array) -> Array:
     start, stop = torch.from_numpy(edges[:, 0]), torch.from_numpy(edges[:, 1])
     if look.block == (1, 1):
         return look.map[stop, start].numpy()
-    if look.query is not None and look.key is not None and look.stat is not None and look.spans is not None:
-        scores = (look.query[stop].double() * look.key[start].double()).sum(-1) - look.stat[stop].double()
+    if look.query is not None and look.key is not None and look.logsumexp is not None and look.spans is not None:
+        scores = (look.query[stop].double() * look.key[start].double()).sum(-1) - look.logsumexp[stop].double()
         allowed = (start >= look.spans[stop, 0]) & (start < look.spans[stop, 1])
         return scores.exp().masked_fill(~allowed, 0.0).float().numpy()
     keys = look.top_keys[stop]

@@ -15,7 +15,7 @@ from regard.engine.call import Call, Cost, show_bytes
 from regard.weigh import Hard
 
 # rows come as the caller gave them, NaN under a mask is dealt with in the kernels, and those are operators of torch
-LIFTS, HEALS, TWICE, CASTS, TRACES = False, True, False, False, True
+LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = False, True, False, False, True
 errs = None
 # a mask without a fragment is packed into bits; beyond this, tiles need less
 BITS_LIMIT = 64 * 2**20

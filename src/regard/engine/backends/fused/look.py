@@ -52,12 +52,12 @@ def refuse(call: Call, wanted: Wanted) -> str | None:
 
 
 @torch.no_grad()
-def run(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_stat: bool = False) -> dict[str, Tensor]:
+def run(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: bool = False) -> dict[str, Tensor]:
     """All statistics, shaped (b, h, …), of a call that `refuse` lets through; rows as folded, in the caller's dtype.
 
-    With `has_stat` also log Σ exp(score), the sink's with it; infinity for a query without keys.
+    With `has_logsumexp` also that of each row's scores, the sink's with it; infinity for a query without keys.
     """
-    return prepare(call, query, key, wanted).run(has_stat)
+    return prepare(call, query, key, wanted).run(has_logsumexp)
 
 
 def prepare(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> Survey:

@@ -77,7 +77,7 @@ class Survey:
         options = {"num_warps": warps, "num_stages": stages if self.job.is_half else 1}
         start(kernel, count, given, (None,), **constants, **options)
 
-    def run(self, has_stat: bool) -> dict[str, Tensor]:
+    def run(self, has_logsumexp: bool) -> dict[str, Tensor]:
         job, place = self.job, self.m - self.n
         tall = SURVEY.rows if self.tile == GATHER.rows and job.is_half else self.tile
         self.start(
@@ -88,8 +88,9 @@ class Survey:
         sums = self.gather(place)
         rows = self.write_chosen()
         of_rows = self.found._asdict()
-        names = "entropy", "peak", "total", "first", "local", "distance"
-        return {**sums, "rows": rows, **{name: of_rows[name] for name in (*names, *(["stat"] if has_stat else []))}}
+        names = ["entropy", "peak", "total", "first", "local", "distance"]
+        names += ["logsumexp"] if has_logsumexp else []
+        return {**sums, "rows": rows, **{name: of_rows[name] for name in names}}
 
     def gather(self, place: int) -> dict[str, Tensor]:
         """The second pass, some blocks of rows at a time."""

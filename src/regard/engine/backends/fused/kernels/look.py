@@ -18,7 +18,7 @@ class Found(NamedTuple):
     base: Any  # the largest score in powers of two, the sink's with it; infinity in a row without keys
     share: Any  # one over the sum of 2^(score − base)
     bar: Any  # at least `TOP` keys of the row score as high, unless it is −inf
-    stat: Any
+    logsumexp: Any
     entropy: Any
     peak: Any
     total: Any
@@ -87,8 +87,8 @@ def survey_rows(
     tl.store(found.share + row, share, mask=here)
     # a weight is e^−inf = 0 where there is no mass
     tl.store(found.base + row, tl.where(nothing, float("inf"), all_base), mask=here)
-    stat = (all_base + tl.log2(all_total)) * 0.6931471805599453
-    tl.store(found.stat + row, tl.where(nothing, float("inf"), stat), mask=here)
+    logsumexp = (all_base + tl.log2(all_total)) * 0.6931471805599453
+    tl.store(found.logsumexp + row, tl.where(nothing, float("inf"), logsumexp), mask=here)
     if TOP > 0:
         tl.store(found.bar + row, _find_bar(most, TOP), mask=here)
 

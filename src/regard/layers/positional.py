@@ -1,4 +1,4 @@
-"""Positions added to a sequence: https://d2l.ai/chapter_attention-mechanisms-and-transformers/self-attention-and-positional-encoding.html."""
+"""Positional encodings, sinusoidal and learned: https://d2l.ai/chapter_attention-mechanisms-and-transformers/self-attention-and-positional-encoding.html."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.mask.integer import misfit_integers
 
 
 class Tabled(nn.Module):
-    """A layer with numbers for each position, made in float64: a subclass says how, calls read them with `rows`.
+    """A layer with a table of numbers for each position, in float64: a subclass computes it, calls read its `rows`.
 
     They are kept between calls, rounded to the caller's dtype on the caller's device, and grow when a sequence is
     longer than any before. They are no part of the `state_dict`.
@@ -57,12 +57,12 @@ class Tabled(nn.Module):
         return table
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and files are of the layer; the table is made again."""
+        """Copies and files are of the layer; the table is recomputed."""
         return {**self.__dict__, "_table": None}
 
 
 class PositionalEncoding(Tabled):
-    """Sines and cosines of position i added to each row: sin(i/10000^(2j/d)) in column 2j, its cosine in column 2j + 1.
+    """Sinusoidal positional encoding, added to each row: sin(i/10000^(2j/d)) in column 2j, the cosine in 2j + 1.
 
     >>> PositionalEncoding(num_hiddens=4)(torch.zeros(1, 2, 4))
     tensor([[[0.0000, 1.0000, 0.0000, 1.0000],
@@ -106,15 +106,15 @@ class PositionalEncoding(Tabled):
 
 
 class LearnedPositionalEncoding(nn.Module):
-    """One learned vector for each of `max_len` positions, added to its row.
+    """Learned positional encoding: a vector for each of `max_len` positions, added to its row.
 
     >>> layer = LearnedPositionalEncoding(num_hiddens=4, max_len=10)
     >>> layer(torch.zeros(2, 3, 4)).equal(layer.P[:, :3].expand(2, 3, 4))
     True
 
-    The parameter `P` is (1, max_len, num_hiddens) and starts at a normal draw of deviation 0.02, as BERT's and ViT's
-    do; the textbook's BERT calls it `pos_embedding`. `offset` is the position of the first row, a number or one for
-    each sequence, for decoding step by step.
+    The parameter `P` is (1, max_len, num_hiddens), initialised from a normal distribution of standard deviation 0.02,
+    as BERT's and ViT's are; the textbook's BERT calls it `pos_embedding`. `offset` is the position of the first row, a
+    number or one for each sequence, for decoding step by step.
     """
 
     def __init__(self, num_hiddens: int, dropout: float = 0.0, max_len: int = 1000) -> None:
@@ -151,7 +151,7 @@ class LearnedPositionalEncoding(nn.Module):
 
 
 def find_positions(offset: int | Tensor, n: int, device: torch.device) -> Tensor:
-    """Where n rows lie that begin at `offset`: (n,), or (batch, n) for one offset a sequence.
+    """The positions of n rows from `offset` on: (n,), or (batch, n) for one offset a sequence.
 
     >>> find_positions(torch.tensor([0, 5]), 3, torch.device("cpu"))
     tensor([[0, 1, 2],
@@ -162,7 +162,7 @@ def find_positions(offset: int | Tensor, n: int, device: torch.device) -> Tensor
 
 
 def find_end(offset: int | Tensor, n: int) -> int | None:
-    """How many positions there must be; None where the numbers of `offset` cannot be read, under a compiler."""
+    """One past the last position; None where the values of `offset` cannot be read, under a compiler."""
     if not isinstance(offset, Tensor):
         return offset + n
     if torch.compiler.is_compiling():
@@ -171,13 +171,13 @@ def find_end(offset: int | Tensor, n: int) -> int | None:
 
 
 def check_count(layer: nn.Module, name: str, count: int) -> None:
-    """Complain unless `count` is a number of things, at least one."""
+    """Raise unless `count` is at least one."""
     if count < 1:
         raise RegardError(f"{type(layer).__name__} {name} must be at least 1, got {count}.")
 
 
 def check_offset(layer: nn.Module, offset: int | Tensor, batch: int | None) -> None:
-    """Complain unless `offset` is a position, or one for each sequence of the batch."""
+    """Raise unless `offset` is a position, or one for each sequence of the batch."""
     called = type(layer).__name__
     if not isinstance(offset, Tensor):
         if isinstance(offset, bool) or not isinstance(offset, int | torch.SymInt):
@@ -193,7 +193,7 @@ def check_offset(layer: nn.Module, offset: int | Tensor, batch: int | None) -> N
 
 
 def check_sequence(layer: nn.Module, rows: Tensor, num_hiddens: int) -> None:
-    """Complain unless `rows` is (batch, positions, num_hiddens), in the dtype of the layer where it has one."""
+    """Raise unless `rows` is (batch, positions, num_hiddens), in the dtype of the layer where it has one."""
     called = type(layer).__name__
     if not isinstance(rows, Tensor):
         raise RegardError(f"{called} X must be a tensor, got {type(rows).__name__}.")

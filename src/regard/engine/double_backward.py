@@ -1,4 +1,4 @@
-"""Second derivatives for backends that have but the first: `tiled` makes them."""
+"""Double backward for backends with first derivatives alone: `tiled` computes the second."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 
 
 def differentiate_by(
-    run: Callable[..., Tensor], out: Tensor, tensors: Sequence[Tensor], watched: Sequence[Tensor]
+    run: Callable[..., Tensor], out: Tensor, tensors: Sequence[Tensor], constants: Sequence[Tensor]
 ) -> Tensor:
     """`out` with its own gradient, or with that of `run(*tensors)` where the gradient is to be differentiated.
 
-    `watched` are what `run` reads besides: torch stops it where one was changed in between.
+    `constants` are what `run` reads besides: autograd raises where one was changed in place.
     """
-    made: Tensor = _Twice.apply(out, run, watched, *tensors)  # type: ignore[no-untyped-call]
+    made: Tensor = _DoubleBackward.apply(out, run, constants, *tensors)  # type: ignore[no-untyped-call]
     return made
 
 
-class _Twice(torch.autograd.Function):
+class _DoubleBackward(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, out: Tensor, run: Callable[..., Tensor], watched: Sequence[Tensor], *tensors: Tensor
+        ctx: Any, out: Tensor, run: Callable[..., Tensor], constants: Sequence[Tensor], *tensors: Tensor
     ) -> Tensor:
         ctx.run = run
-        ctx.save_for_backward(*tensors, *watched)
+        ctx.save_for_backward(*tensors, *constants)
         # as a tensor of its own: what was handed in would come back as a view that nobody may write to
         return out.detach()
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.layers.blocks import ACTIVATIONS, AddNorm
 from regard.layers.inputs import check_rows
-from regard.layers.order import check_count
 from regard.layers.padding import clear_padding, find_valid
+from regard.layers.positional import check_count
 from regard.layers.spelling import check_kernel
 
 

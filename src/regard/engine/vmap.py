@@ -1,4 +1,4 @@
-"""Operations that `torch.vmap` takes one sample at a time: they look at numbers, which no batch of samples shows."""
+"""The rule for `torch.vmap`: operations that read values, which no batch shows, run one sample at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 from regard.core import RegardError
 
 
-class Mapped(torch.autograd.Function):
-    """An operation written as `forward` and `setup_context`, with a rule for `torch.vmap`."""
+class Vmapped(torch.autograd.Function):
+    """An autograd function, written as `forward` and `setup_context`, with a rule for `torch.vmap`."""
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -36,7 +36,7 @@ def _make_one(x: Tensor, dim: int) -> Tensor:
 
 
 def check_batched(*grads: Tensor | None) -> None:
-    """Refuse gradients and tangents that are a batch to torch's older vmap, which calls no rule of ours."""
+    """Raise for gradients and tangents that are batched by torch's legacy vmap, which calls no rule of ours."""
     if any(grad is not None and torch._C._functorch.is_legacy_batchedtensor(grad) for grad in grads):
         raise RegardError(
             "is_grads_batched=True and vectorize=True batch derivatives in a way that shows no numbers."

@@ -1,4 +1,4 @@
-"""A call as one operator of torch, so that `torch.compile` does not break its graph at it.
+"""`attend` as one custom operator of torch, so that `torch.compile` does not break its graph at it.
 
 Backends look at numbers before they choose their way (poison.py, `sdpa.errs`, the spans of masks), which no graph can
 hold. Within a compiled function the whole call is therefore opaque. Terms travel as a text with places for tensors and
@@ -20,8 +20,8 @@ from regard.engine.run import run_seeded
 from regard.score import Custom
 
 
-class Luggage:
-    """Terms taken apart: a text, and lists of what stands in it."""
+class Packed:
+    """Terms serialised for an operator: a text, and lists of the tensors and numbers in it."""
 
     def __init__(self, *terms: Term | None) -> None:
         self.tensors: list[Tensor] = []
@@ -53,8 +53,8 @@ class Luggage:
         return f'{{"integer":{len(self.integers) - 1}}}'
 
 
-def can_travel(term: Term | None) -> bool:
-    """Whether a term is the library's own, and neither it nor a part of it holds a function or a generator."""
+def can_pack(term: Term | None) -> bool:
+    """Whether a term can be serialised: the library's own, without functions or generators in it or its parts."""
     if term is None:
         return True
     if isinstance(term, Custom) or not type(term).__module__.startswith("regard."):
@@ -63,7 +63,7 @@ def can_travel(term: Term | None) -> bool:
         value = getattr(term, field.name)
         if isinstance(value, torch.Generator) or (callable(value) and not isinstance(value, Term | Tensor)):
             return False
-        if isinstance(value, Term) and not can_travel(value):
+        if isinstance(value, Term) and not can_pack(value):
             return False
     return True
 
@@ -73,11 +73,11 @@ def _name(cls: type[Term]) -> str:
 
 
 def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], numbers: Sequence[float]) -> tuple[Any, ...]:
-    """The terms again.
+    """The terms that were packed.
 
     >>> from regard.mask import Window
-    >>> bag = Luggage(Window(2, 0), None)
-    >>> unpack(bag.text, bag.tensors, bag.integers, bag.numbers)
+    >>> packed = Packed(Window(2, 0), None)
+    >>> unpack(packed.text, packed.tensors, packed.integers, packed.numbers)
     (Window(before=2, after=0), None)
     """
     found = {"tensor": tensors, "integer": integers, "number": numbers}
@@ -95,7 +95,7 @@ def unpack(text: str, tensors: Sequence[Tensor], integers: Sequence[int], number
 
 @lru_cache
 def _find(name: str) -> type[Term]:
-    """The class of that name, which is there, since a term of it was taken apart."""
+    """The class of that name, which is there, since a term of it was packed."""
     rest: list[type[Term]] = [Term]
     while _name(rest[-1]) != name:
         cls = rest.pop()
@@ -103,14 +103,14 @@ def _find(name: str) -> type[Term]:
     return rest[-1]
 
 
-def attend_whole(
+def attend_as_operator(
     query: Tensor, key: Tensor, value: Tensor, terms: Sequence[Term | None], options: dict[str, Any]
 ) -> Tensor:
-    """`attend` of these terms in (score, weigh, mask, bias) with `dropout`, `seed` and `backend`."""
-    bag = Luggage(*terms)
+    """`attend` of (score, weigh, mask, bias) as one operator; `options` are `dropout`, `seed` and `backend`."""
+    packed = Packed(*terms)
     dropout, seed, backend = options["dropout"], options["seed"], options["backend"]
     out: Tensor = _attend(
-        query, key, value, bag.tensors, bag.text, bag.integers, bag.numbers, float(dropout), seed, backend
+        query, key, value, packed.tensors, packed.text, packed.integers, packed.numbers, float(dropout), seed, backend
     )
     return out
 
@@ -169,7 +169,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(query, key, value, *tensors)
 
 
-def _pull(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     query, key, value, *tensors = ctx.saved_tensors
     dquery, dkey, dvalue, *rest = _attend_back(grad, query, key, value, tensors, *ctx.rest)
     learned = [d if x.is_floating_point() else None for d, x in zip(rest, tensors, strict=True)]
@@ -180,5 +180,5 @@ def _refuse_twice(ctx: Any, *grads: Any) -> None:
     raise RegardError("attend has no second derivative within torch.compile: differentiate twice outside of it.")
 
 
-_attend.register_autograd(_pull, setup_context=_save)
+_attend.register_autograd(_backward, setup_context=_save)
 _attend_back.register_autograd(_refuse_twice, setup_context=lambda ctx, inputs, output: None)

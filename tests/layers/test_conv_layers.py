@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from regard import RegardError
 from regard.layers import ConvLayers
-from tests.layers.padded import LENS, D, assert_unread, draw, find_padding, pull, shake
+from tests.layers.padded import LENS, D, assert_unread, differentiate, draw, find_padding, shake
 
 PADDING = find_padding(LENS, 7)
 
@@ -40,7 +40,7 @@ def test_each_sequence_is_as_alone(norm_first, size):
         whole = [functional.pad(x, (0, 0, 0, 7 - len(x))) for x in parts]
         return torch.stack([*whole[:2], torch.zeros(7, D, dtype=X.dtype), whole[2]])
 
-    for a, b in zip(pull(layer, lambda x: layer(x, LENS), X), pull(layer, alone, X), strict=True):
+    for a, b in zip(differentiate(layer, lambda x: layer(x, LENS), X), differentiate(layer, alone, X), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     torch.testing.assert_close(layer(X), layer(X, torch.full((4,), 7)), rtol=0, atol=1e-12)
 

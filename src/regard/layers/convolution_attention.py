@@ -33,7 +33,7 @@ def convolution_as_attention(conv: nn.Conv2d, alpha: float = ALPHA) -> Convoluti
 
 
 class ConvolutionAttention(Attention):
-    """Multi-head self-attention of pixels, each head by −alpha·‖δ − centre‖² of the step δ to the other pixel alone.
+    """Self-attention of pixels that equals a convolution: heads score a step δ between pixels by −alpha·‖δ − centre‖².
 
     >>> layer = ConvolutionAttention(nn.Conv2d(1, 1, kernel_size=2, bias=False))
     >>> layer.centre.tolist()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.core import RegardError
-from regard.layers.convolution import ConvolutionAttention, convolution_as_attention
+from regard.layers.convolution_attention import ConvolutionAttention, convolution_as_attention
 from tests.tolerances import DIFFERENCES, assert_close
 
 # 1e-6 in float32 is what the issue promises; both are of the largest number in the output

@@ -11,7 +11,7 @@ from torch import nn
 from regard import attend
 from regard.core import RegardError
 from regard.layers.biases import AlibiBias, DenseBias, RelativeBias
-from regard.layers.order import LearnedPositionalEncoding, PositionalEncoding
+from regard.layers.positional import LearnedPositionalEncoding, PositionalEncoding
 from regard.layers.rotary import Rotary
 from regard.mask import Causal
 from regard.score import Dot
@@ -178,12 +178,12 @@ def test_learned_positions_end():
 @pytest.mark.parametrize("offset", [2, torch.tensor([2, 2, 2])], ids=["number", "tensor"])
 def test_learned_positions_are_added_and_learn(offset):
     layer = LearnedPositionalEncoding(3, max_len=7).double()
-    x, pull = torch.randn(2, 3, 4, 3, dtype=torch.float64)[0], torch.randn(3, 4, 3, dtype=torch.float64)
+    x, cotangent = torch.randn(2, 3, 4, 3, dtype=torch.float64)[0], torch.randn(3, 4, 3, dtype=torch.float64)
     out = layer(x, offset)
     assert torch.equal(out, x + layer.P[:, 2:6])
-    (grad,) = torch.autograd.grad(out, layer.P, pull)
+    (grad,) = torch.autograd.grad(out, layer.P, cotangent)
     expected = torch.zeros(1, 7, 3, dtype=torch.float64)
-    expected[0, 2:6] = pull.sum(0)
+    expected[0, 2:6] = cotangent.sum(0)
     assert_close(grad, expected)
 
 
