@@ -1,4 +1,4 @@
-"""What an `Encoder` is made of."""
+"""The config of an `Encoder`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OF_IDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """What an `Encoder` is made of, in numbers and names, so that it can be written as JSON.
+    """The config of an `Encoder`, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716, head="tags", labels=("NOUN", "VERB")).num_hiddens
     128
@@ -142,5 +142,5 @@ class Config(ModelConfig):
 
     @property
     def needs_pooling(self) -> bool:
-        """Whether what the pooling learns is of use."""
+        """Whether what the pooling learns is used."""
         return self.head == "classes" or self.has_next or self.has_pooler

@@ -1,4 +1,4 @@
-"""The folder of a model: its files and what its config.json may say, read without torch: a fault shows at once."""
+"""The folder of a model: its files, and its config.json checked without torch, so that faults show at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_model(model_type: Any) -> str | None:
 
 
 def read_config(folder: Folder) -> dict[str, Any]:
-    """What config.json in a local folder says; what the task wrote is its "training"."""
+    """Read and check config.json of a local folder; what the task wrote is its "training"."""
     place = pathlib.Path(folder)
     check_folder(place, "name one that a run or save_pretrained wrote")
     file = place / CONFIG

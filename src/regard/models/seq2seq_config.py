@@ -1,4 +1,4 @@
-"""What a `Seq2Seq` is made of."""
+"""The config of a `Seq2Seq`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """All that makes a `Seq2Seq` but its weights; `dataclasses.asdict` of it is JSON.
+    """The config of a `Seq2Seq`; `dataclasses.asdict` of it is JSON.
 
     >>> Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60).num_hiddens
     128

@@ -1,4 +1,4 @@
-"""What a `Transformer` is made of."""
+"""The config of a `Transformer`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """What a `Transformer` is made of, in numbers and names, so that it can be written as JSON.
+    """The config of a `Transformer`, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716).num_hiddens
     128
