@@ -1,4 +1,4 @@
-"""Examples of any kind as batches, which a function makes of them: pictures, sounds, nodes."""
+"""Batches of any examples (images, sounds, nodes), made by a collate function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.data.buckets import Buckets
 
 
 class Collated(Buckets):
-    """Batches of a sequence, an epoch at a time; `collate` makes one of its examples, which are asked for only then.
+    """A data loader with a collate function: `collate` makes a batch of examples, which are read only then.
 
     >>> batches = Collated([3, 1, 4], sum, batch_size=2, shuffle=False)
     >>> len(batches), list(batches.walk()), list(batches.walk(start=1))
