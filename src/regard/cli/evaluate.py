@@ -1,4 +1,4 @@
-"""`regard evaluate`: the scores of a trained run."""
+"""`regard evaluate`: the metrics of a trained run on test data."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ evaluate.__doc__ = f"{evaluate.__doc__}\n\n{' '.join(x.measures for x in list_ta
 
 
 def choose_options(run: Path, entry: Entry, given: Any) -> Scoring:
-    """What is given of the task's own options; complain of what is given of others."""
+    """The options that were given of the task's own; those given of other tasks are refused."""
     kind: Any = load(entry.scoring) if entry.scoring else AnswerScoring
     has = {x.name for x in fields(kind)}
     for option in fields(given):

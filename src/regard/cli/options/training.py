@@ -1,4 +1,4 @@
-"""What all that train share: the options of how and on what machine, and what is said at the end."""
+"""Options that all training commands share, hyperparameters and hardware; and what is printed at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def require(context: typer.Context, out: Path | None) -> Path | None:
-    """Complain of a run without a folder; what is not given is looked at after all that is."""
+    """Check that a run has a folder; an option that is not given is looked at after all that are."""
     if out is None and not context.params.get("settings"):
         raise typer.BadParameter("name a folder for the run")
     return out
@@ -56,7 +56,7 @@ Changes = Annotated[
 
 @dataclass(frozen=True)
 class Training:
-    """How, how long and on what a model is trained."""
+    """Options of training: its recipe (hyperparameters) and its hardware."""
 
     epochs: Annotated[
         int | None,
@@ -147,7 +147,7 @@ class Training:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What was given of a `Recipe`."""
+        """The settings of a `Recipe` that were given."""
         # an average would need all of the weights in one place
         average = 0.0 if self.average is None and self.strategy == "fsdp" else self.average
         return drop_none(
@@ -187,7 +187,7 @@ class Training:
 
 @contextmanager
 def hush() -> Iterator[None]:
-    """Keep back what lightning and torch say of themselves: it is for whoever programs them. Errors are errors."""
+    """Silence logs and warnings of lightning and torch, which are for programmers; errors still show."""
     import logging
     import warnings
 
@@ -211,7 +211,7 @@ def hush() -> Iterator[None]:
 
 
 def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
-    """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
+    """Print how a run ended and the commands to use it with; the exit status."""
     import signal
 
     from torch import distributed

@@ -1,4 +1,4 @@
-"""`regard train classify`: from labelled texts to a run."""
+"""`regard train classify`: train a text classifier on labelled texts."""
 
 from __future__ import annotations
 

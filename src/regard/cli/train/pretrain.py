@@ -1,4 +1,4 @@
-"""`regard train pretrain`: from plain text to a run that others begin from."""
+"""`regard train pretrain`: pre-train an encoder on plain text, to fine-tune others from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`regard train summarize`: from sentences and shorter ones to a run."""
+"""`regard train summarize`: train sentence compression on sentences and shorter ones."""
 
 from __future__ import annotations
 

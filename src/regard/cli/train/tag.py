@@ -1,4 +1,4 @@
-"""`regard train tag`: from tagged sentences to a run."""
+"""`regard train tag`: train a tagger on tagged sentences."""
 
 from __future__ import annotations
 
