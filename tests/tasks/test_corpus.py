@@ -119,14 +119,14 @@ def test_through_json_and_back():
 
 def test_too_little(tsv):
     file = tsv("one.tsv", [3])
-    ways = (("even", None, "validate by"), ("hash", 0.0, "validate by"), ("hash", 0.4999, "learn from"))
+    ways = (("even", None, "validation"), ("hash", 0.0, "validation"), ("hash", 0.4999, "training"))
     for parting, held_out, purpose in ways:
         seed = find_seed(file) if held_out else 0
         with pytest.raises(RegardError) as error:
             # by its hash, the one is for the test
             PairCorpus((file,), held_out=held_out, seed=seed, parting=parting).part()
         message = (
-            f"{file} leaves no pairs to {purpose}, of 1 (1 different): give more, a larger held_out"
+            f"{file} leaves no pairs for {purpose}, of 1 (1 different): give more, a larger held_out"
             " (--held-out 0.2), or valid (--valid FILE)."
         )
         assert str(error.value) == message

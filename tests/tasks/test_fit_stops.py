@@ -41,7 +41,7 @@ def test_it_says_from_where_it_goes_on(run, monkeypatch):
     for _ in range(2):
         run(Line(), max_steps=12, epochs=99)
     # neither when it begins nor when it is done
-    assert [line for line in said if not line.startswith("step ")] == ["Going on from step 3 of 12."]
+    assert [line for line in said if not line.startswith("step ")] == ["Resuming from step 3 of 12."]
 
 
 def test_broken_off_it_goes_on_from_the_last_save(run):
@@ -143,7 +143,7 @@ def test_the_state_of_another_run(run, tmp_path):
 
 def test_weights_in_parts_have_no_average(run, monkeypatch):
     monkeypatch.setattr(fitting, "holds_parts", lambda fabric: True)
-    message = "average must be 0 where the weights are in parts (strategy='fsdp')."
+    message = "average must be 0 where the weights are sharded (strategy='fsdp')."
     with pytest.raises(RegardError) as error:
         run(Line(), average=0.5)
     assert str(error.value) == message

@@ -123,7 +123,7 @@ def test_translations_may_decide(make, metric, monkeypatch):
     monkeypatch.setattr(translate, "holds_parts", lambda fabric: True)
     with pytest.raises(RegardError) as error, torch.no_grad():
         task.validate(task.model, fabric)
-    assert str(error.value) == f"metric must be 'loss' where the weights are in parts, got {metric!r}."
+    assert str(error.value) == f"metric must be 'loss' where the weights are sharded, got {metric!r}."
 
 
 def test_tokens_by_what_the_texts_are(make):
@@ -198,10 +198,8 @@ def test_from_end_to_end(make, tmp_path, model, capsys):
     assert [row["step"] for row in rows] == [3, 6]
     assert rows[1]["valid_loss"] < rows[0]["valid_loss"]
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith(
-        "70 pairs to learn from, 13 to validate by, 13 for the test; 9 and 8 tokens on average, "
-    )
-    assert lines[1] == "Batches of 16, 5 steps an epoch, ended by max_steps: 6 steps; a validation every 3."
+    assert lines[0].startswith("70 pairs for training, 13 for validation, 13 for the test; 9 and 8 tokens on average, ")
+    assert lines[1] == "Batches of 16, 5 steps per epoch, ended by max_steps: 6 steps; validation every 3 steps."
     assert len(lines) == 4
     # what was kept is what was learned
     state = load_state(tmp_path / "run" / "resume.safetensors")["model"]

@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     *,
     options: Options,
-    limit: Annotated[int | None, Some("N", "Score the first N examples only.  [default: all]", min=1)] = None,
+    limit: Annotated[int | None, Some("N", "Evaluate on the first N examples only.  [default: all]", min=1)] = None,
     batch_size: Annotated[
         int, typer.Option(metavar="N", min=1, help="Examples per batch; more take more memory.")
     ] = 64,
@@ -44,7 +44,7 @@ def evaluate(
     device: asking.Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
 ) -> None:
-    """Score a trained run on test data, which it was not trained on."""
+    """Evaluate a trained run on test data, which it was not trained on."""
     check_place("--output", options.output, force)
     asking.check_run(run, device)
     entry = find_entry(run)

@@ -232,7 +232,7 @@ def _show(sight: Sight, query: int | None) -> None:
         check_query(look, query)
     print(show_line(sight.title))
     if queries == "label":
-        print(f"{name}: the weights that the label was read by")
+        print(f"{name}: the weights by which the text was pooled for its label")
     else:
         print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
     if sketch := sight.scene.sketch(look, head, query):

@@ -112,12 +112,12 @@ class Masked:
         self, rows: Rows, *, mask_id: int, vocab_size: int, special: Collection[int] = (), rate: float = 0.15
     ) -> None:
         if not 0 < rate <= 1:
-            raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1], got {rate}.")
+            raise RegardError(f"rate, the fraction of the tokens to mask, must lie in (0, 1], got {rate}.")
         never = {*special, mask_id}
         self._never = torch.tensor(sorted(never))
         self._ordinary = torch.tensor([number for number in range(vocab_size) if number not in never])
         if not len(self._ordinary):
-            raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be guessed.")
+            raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be predicted.")
         self.rows, self.mask_id, self.rate, self.dropped = rows, mask_id, rate, rows.dropped
         self.longest = rows.longest
         # so that there is always something to score

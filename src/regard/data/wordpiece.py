@@ -75,7 +75,7 @@ class WordPiece(Tokenizer):
     ) -> WordPiece:  # fmt: skip
         """A tokenizer of this vocabulary; `strip_accents` None is as `lowercase`, words past `longest` are [UNK]."""
         if why := _find_fault(vocab):
-            raise RegardError(f"vocab is none of a WordPiece: {why}.")
+            raise RegardError(f"vocab is not of a WordPiece: {why}.")
         return cls(_build(vocab, lowercase, strip_accents, handle_chinese_chars, clean_text, longest))
 
     @classmethod

@@ -32,7 +32,7 @@ class Config(ModelConfig):
     num_layers: int = setting(2, "layers of each GRU")
     dropout: float = setting(0.0, "dropout between the layers of a GRU and on the attention weights")
     embed_dropout: float = setting(0.0, "dropout on the embeddings")
-    is_bidirectional: bool = setting(False, "whether the encoder reads both ways, num_hiddens / 2 units each")
+    is_bidirectional: bool = setting(False, "bidirectional encoder, num_hiddens / 2 units each way")
     attention: str = setting("additive", "attention score of the decoder's state and the source", SCORES)
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS

@@ -57,7 +57,7 @@ class Config(ModelConfig):
     inputs: str = setting("ids", "what the source is: ids of a vocabulary, or vectors", INPUTS, since=2)
     input_size: int = setting(0, "width of the source's vectors; 0 for ids", least=0, since=2)
     window: int | tuple[int, int] | None = setting(
-        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
+        None, "window of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
     )
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS

@@ -52,7 +52,7 @@ def read_asked(given: list[str] | None, input: Path | None, *, is_typed: bool = 
     if not given and input is None and is_typed and sys.stdin.isatty():
         return None
     if input is not None and input.name.lower().removesuffix(".gz").endswith(TABLES):
-        print(f"{input} is read as plain text: each line is asked whole.", file=sys.stderr)
+        print(f"{input} is read as plain text: each line is one input.", file=sys.stderr)
     return list(given or (read_stream() if input is None else read_lines(input)))
 
 
@@ -65,7 +65,7 @@ def check_kept(run: str | Path) -> None:
     place = Path(run)
     if (place / SETTINGS).exists() and not any((place / name).exists() for name in (CONFIG, WEIGHTS)):
         raise RegardError(
-            f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
+            f"{run} has no model yet, its first validation saves one: resume training, or validate sooner"
             " (--validate-every)."
         )
 

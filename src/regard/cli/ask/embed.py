@@ -60,7 +60,7 @@ def embed(
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
-    """Turn texts into vectors (embeddings), and find those that are near.
+    """Turn texts into embeddings (vectors), and find the nearest ones.
 
     Prints one vector per line on stdout, as a JSON list; with --nearest one line per sentence found: its cosine
     similarity, the sentence and the text, separated by tabs. Notes go to stderr.

@@ -74,7 +74,7 @@ def translate(
     asking.check_asked(text, input, output, force)
     for name, value in (("--temperature", temperature), ("--top-k", top_k), ("--seed", seed)):
         if value is not None and not sample:
-            raise typer.BadParameter(f"{name} is for drawing words, add --sample")
+            raise typer.BadParameter(f"{name} is for sampling, add --sample")
     if layer is not None and look is None:
         raise typer.BadParameter("--layer is for pictures, add --look attention.png")
     check_place("--look", look, force=True)

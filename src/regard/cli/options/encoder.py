@@ -20,7 +20,7 @@ Window = Annotated[
     str | None,
     Some(
         "N[,M]",
-        "Truncated self-attention: each position sees N others on either side, or N back and M ahead; attention only."
+        "Window of self-attention (local attention): N positions on either side, or N back and M ahead; attention only."
         "  [default: all of them]",
     ),
 ]
@@ -40,8 +40,8 @@ class Encoding:
         str | None,
         Some(
             "RUN",
-            "Start from a trained encoder, and read as it does: a run of train pretrain (or tag, classify, summarize),"
-            " or hf:FOLDER with a BERT.  [default: random weights]",
+            "Fine-tune a trained encoder, with its tokenizer: a run of train pretrain (or tag, classify, summarize), or"
+            " hf:FOLDER with a BERT.  [default: random weights]",
             "--from",
         ),
     ] = None
@@ -66,7 +66,7 @@ class Encoding:
     ] = None
     letters: Annotated[
         bool | None,
-        Some(None, "Read each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
+        Some(None, "Embed each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
     ] = None
     window: Window = None
     batch_size: Annotated[

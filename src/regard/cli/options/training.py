@@ -143,7 +143,7 @@ class Training:
         bool,
         typer.Option("--settings", help="List what --set may change: name, values, default. Trains nothing."),
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on the screen.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress and no summary.")] = False
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -221,10 +221,10 @@ def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test:
     where = f"{out}: step {standing.step}, {standing.seconds:.0f} s of training"
     if standing.ended.startswith("SIG"):
         if is_first:
-            print(f"Stopped and saved. {where}. The same command goes on.", file=sys.stderr)
+            print(f"Stopped and saved. {where}. The same command resumes it.", file=sys.stderr)
         return 128 + signal.Signals[standing.ended]
     if is_shown and is_first:
-        why = "no better for long enough" if standing.ended == "patience" else "all steps done"
+        why = "early stopping" if standing.ended == "patience" else "all steps done"
         best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
         print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
         for note in standing.notes:

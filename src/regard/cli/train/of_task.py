@@ -52,7 +52,7 @@ def make_training(entry: Entry) -> Callable[..., None]:
     }  # fmt: skip
     train.__doc__ = (
         f"Train a model that {entry.does}, or resume a run.\n\n"
-        "Stop it at any moment: the same command resumes it, and comes to the same end."
+        "Stop it at any moment: the same command resumes it, with the same result."
     )
     train.examples = (  # type: ignore[attr-defined]
         f"  regard train {entry.name} --out runs/{entry.name}\n"

@@ -91,7 +91,7 @@ def translate(
     """Train a translator on sentence pairs, or resume a run.
 
     Without --data it learns the built-in phrasebook, Chinese to English. Stop it at any moment, by Ctrl-C or harder:
-    the same command resumes it, and comes to the same end.
+    the same command resumes it, with the same result.
     """
     found, kinds = pairs.settings, [part.strip() for part in tokens.split(",")]
     if len(kinds) > 2:

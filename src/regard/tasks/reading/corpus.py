@@ -36,7 +36,7 @@ class TextExamples(Examples):
         # texts seldom repeat, labels do
         if len(examples) >= MANY and texts * 10 < len(examples):
             return RegardError(
-                f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different):"
+                f"{' and '.join(self.data)} leaves no {self.called} for {name}, of {len(examples)} ({texts} different):"
                 " are the columns the wrong way round?"
             )
         return super().refuse(parts, name)

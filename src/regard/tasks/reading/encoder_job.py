@@ -130,11 +130,11 @@ class EncoderJob(TextJob):
         # what nothing asks would learn nothing, and processes would wait for its gradient
         if changes.get("has_next") and self.head != "words":
             raise RegardError(
-                f"has_next is for pre-training, a model that gives {self.head} never asks it: leave it out."
+                f"has_next is for pre-training, a model that gives {self.head} never uses it: leave it out."
             )
         if changes.get("has_pooler") and not asks_pooler(self.head, changes.get("has_next", False)):
             raise RegardError(
-                f"has_pooler is for classes and has_next, a model of {self.head} never asks it: leave it out."
+                f"has_pooler is for classes and has_next, a model of {self.head} never uses it: leave it out."
             )
         for name in ("word_dropout", "token_dropout"):
             if changes.get(name) and isinstance(lexicon.tokenizer, WordPiece):

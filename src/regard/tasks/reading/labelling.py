@@ -62,7 +62,7 @@ class LabelTask(ClassTask):
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
         if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
             names = ", ".join(label[:40] for label in strange[:5]) + (", …" if len(strange) > 5 else "")
-            notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
+            notes.append(f"labels of the validation data that no training example has: {names}.")
         self.notes = notes
         self.batches_to_validate(0, 1)
 
@@ -120,7 +120,7 @@ def describe_examples(
 
     >>> from regard.tasks.text.classify import ClassifyJob
     >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")], [("f", "y")])
-    '3 texts to learn from, 1 to validate by, 1 for the test; labels: x (2), y (1).'
+    '3 texts for training, 1 for validation, 1 for the test; labels: x (2), y (1).'
     """
     counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
     names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))

@@ -90,7 +90,9 @@ class Filler:
             return cls(model, lexicon, find_limit(place, model))
         model, lexicon = open_start(name)
         if model.config.head != "words":
-            raise RegardError(f"{name} has no head that guesses words: name a BERT for pre-training or masked words.")
+            raise RegardError(
+                f"{name} has no head that predicts masked words: name a BERT for pre-training or masked words."
+            )
         return cls(model.to(find_device(device)).eval(), lexicon)
 
     @torch.no_grad()
@@ -99,7 +101,7 @@ class Filler:
         if top < 1:
             raise RegardError(f"top must be at least 1, got {top}.")
         if not BLANK.search(text):
-            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be guessed.")
+            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be predicted.")
         encoded, places = self._hide(text)
         (batch,) = open_rows([encoded], batch_size=1).walk()
         batch = batch.to(next(self.model.parameters()).device)

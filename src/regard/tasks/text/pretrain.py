@@ -126,8 +126,8 @@ class PretrainTask(Learning):
 
     def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
         accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
-        usual = f"always guessing the most frequent is right for {baseline:.1f} %"
-        line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
+        usual = f"always predicting the most frequent is right for {baseline:.1f} %"
+        line = f"Of {self._asked:,} masked words {accuracy:.1f} % are predicted right; {usual}."
         right, share = round(accuracy * self._asked / 100), max(baseline / 100, 1 / self.lexicon.vocab_size)
         return [line, *judge(right, self._asked, share, "words")]
 

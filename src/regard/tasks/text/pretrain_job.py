@@ -91,7 +91,7 @@ class PretrainJob(EncoderJob):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.rate < 1:
-            raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1), got {self.rate}.")
+            raise RegardError(f"rate, the fraction of the tokens to mask, must lie in (0, 1), got {self.rate}.")
         for name, value in NEXT.items() if self.has_next else [("has_next", False)]:
             if self.changes.get(name, value) != value:
                 given = self.changes[name]

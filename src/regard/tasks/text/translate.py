@@ -122,7 +122,7 @@ class TranslateTask(Learning):
         found = {"loss": total / count}
         if self.metric != "loss":
             if holds_parts(fabric):
-                raise RegardError(f"metric must be 'loss' where the weights are in parts, got {self.metric!r}.")
+                raise RegardError(f"metric must be 'loss' where the weights are sharded, got {self.metric!r}.")
             speaker = self._speak(getattr(model, "module", model))
             said = speaker.translate([source for source, _ in self.asked], beam=1, batch_size=256)
             references = [speaker.join(target) for _, target in self.asked]

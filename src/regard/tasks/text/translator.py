@@ -177,7 +177,7 @@ class Translator:
             return partial(sample, temperature=temperature, top_k=top_k, generator=noise)
         for name, value in (("top_k", top_k), ("seed", seed)):
             if value is not None:
-                raise RegardError(f"translate {name}={value} is for drawing words: give temperature too.")
+                raise RegardError(f"translate {name}={value} is for sampling: give temperature too.")
         return decode_greedily if beam == 1 else partial(search_beam, beam=beam, alpha=alpha)
 
     @property

@@ -107,7 +107,7 @@ class Examples:
         else:
             fraction = 0.05 if self.held_out is None else self.held_out
             parts = split(found, test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
-        for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
+        for name, part in (("training", parts.train), ("validation", parts.valid)):
             if not len(part):
                 raise self.refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
@@ -120,7 +120,7 @@ class Examples:
     def refuse(self, parts: Split, name: str) -> RegardError:
         """The error of a split that leaves a part empty."""
         keys = [self.read_key(example) for part in parts for example in part]
-        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(keys)}"
+        what = f"{' and '.join(self.data)} leaves no {self.called} for {name}, of {len(keys)}"
         return RegardError(
             f"{what} ({len(set(keys))} different): give more, a larger held_out (--held-out 0.2), or valid"
             " (--valid FILE)."

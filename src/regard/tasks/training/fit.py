@@ -83,7 +83,7 @@ def fit(
             folder.move_end(now.step, moved)
             progress.say(describe_move(now.step, moved))
         elif not trainer.is_over():
-            progress.say(f"Going on from step {now.step:,} of {trainer.total:,}.")
+            progress.say(f"Resuming from step {now.step:,} of {trainer.total:,}.")
     else:
         trainer.save()
     with catch_signals() as trainer.stop:
@@ -99,7 +99,7 @@ class _Trainer:
         self.total = recipe.count_steps(self.per_epoch)
         is_sharded = holds_parts(fabric)
         if is_sharded and recipe.average:
-            raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
+            raise RegardError("average must be 0 where the weights are sharded (strategy='fsdp').")
         # parts are made before the optimiser sees them
         self.model = fabric.setup_module(task.model)
         made = task.make_optimizers(recipe, self.model, is_fused=fabric.device.type == "cuda" and not is_sharded)

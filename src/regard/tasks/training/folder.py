@@ -115,7 +115,7 @@ class RunFolder:
                 f"{self.path} holds {strange[0]!r} but no {SETTINGS}, so it is no run: name a new folder."
             )
         if WEIGHTS in names and STATE not in names:
-            raise RegardError(f"{self.path} holds a model but no {STATE} to go on from: name a new folder.")
+            raise RegardError(f"{self.path} holds a model but no {STATE} to resume from: name a new folder.")
 
     def is_begun(self) -> bool:
         """Whether there is a checkpoint to resume from."""
@@ -200,7 +200,7 @@ def say_why(path: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         what = f"{error.filename or path} cannot be written ({error.strerror or error})"
         if os.path.exists(path / STATE):
-            raise RegardError(f"{what}: mend that, and the same command goes on from the last save.") from None
+            raise RegardError(f"{what}: mend that, and the same command resumes from the last checkpoint.") from None
         raise RegardError(f"{what}: mend that, or name another folder.") from None
 
 

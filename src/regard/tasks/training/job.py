@@ -242,18 +242,17 @@ def describe_plan(job: Any, per_epoch: int) -> str:
 
     >>> from regard.tasks.text.classify import ClassifyJob
     >>> describe_plan(ClassifyJob.default(recipe={"patience": 0}).fit_batches(28).fit_steps(7), 7)
-    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, 60 of them to warm up; a validation every 31.'
+    'Batches of 4, 7 steps per epoch, 86 epochs: 602 steps, 60 of them warmup; validation every 31 steps.'
     """
     recipe = job.recipe
-    total, whole = recipe.count_steps(per_epoch), recipe.epochs * per_epoch
+    total, whole, between = recipe.count_steps(per_epoch), recipe.epochs * per_epoch, recipe.validate_every or per_epoch
     size = f"Batches of {job.batch_size:,}" if job.batch_size else "One batch"
     size = f"Batches of {job.max_tokens:,} tokens" if job.max_tokens and not job.batch_size else size
     epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "ended by max_steps"
-    warmup = f", {recipe.warmup:,} of them to warm up" if recipe.warmup else ""
-    every = f"a validation every {recipe.validate_every or per_epoch:,}"
-    sooner = f", the end when {recipe.patience} in a row are no better" if recipe.patience else ""
-    steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total)]
-    return f"{size}, {steps[0]} an epoch, {epochs}: {steps[1]}{warmup}; {every}{sooner}."
+    warmup = f", {recipe.warmup:,} of them warmup" if recipe.warmup else ""
+    sooner = f", early stopping after {recipe.patience} without improvement" if recipe.patience else ""
+    steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total, between)]
+    return f"{size}, {steps[0]} per epoch, {epochs}: {steps[1]}{warmup}; validation every {steps[2]}{sooner}."
 
 
 def describe_move(step: int, moved: Mapping[str, tuple[Any, Any]]) -> str:

@@ -89,10 +89,10 @@ def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
     """The sizes of the training, validation and test split, in words.
 
     >>> describe_parts(([1, 2, 3], [4], []), "pairs")
-    '3 pairs to learn from, 1 to validate by, none for the test'
+    '3 pairs for training, 1 for validation, none for the test'
     """
     train, valid, test = (f"{len(part):,}" if len(part) else "none" for part in parts)
-    return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
+    return f"{train} {called} for training, {valid} for validation, {test} for the test"
 
 
 def train(
