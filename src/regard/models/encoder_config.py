@@ -90,9 +90,7 @@ class Config(ModelConfig):
     has_embed_norm: bool = setting(False, "layer norm on the embeddings, as in BERT")
     scales_embedding: bool = setting(True, "multiply embeddings by sqrt(num_hiddens), as the Transformer does")
     start_std: float = setting(
-        0.0,
-        "standard deviation of the initial embeddings; 0 is 1 / sqrt(num_hiddens), or 0.02 if not scaled",
-        span="[0, 10)",
+        0.0, "std of the initial embeddings; 0 is 1 / sqrt(num_hiddens), or 0.02 if not scaled", span="[0, 10)"
     )
     position: str = setting("sinusoidal", "positional encoding; attention only", POSITIONS)
     max_len: int = setting(512, "maximum number of positions; a limit only where position=learned", most=MOST)
