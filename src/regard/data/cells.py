@@ -26,7 +26,7 @@ def read_columns(
     header: bool = False,
     is_fixed: bool = False,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The chosen cells of each row with the number of its line; a blank row has blank cells.
+    """The chosen columns of each row, and the number of its line; a blank row has blank cells.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "a.csv")

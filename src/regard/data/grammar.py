@@ -137,7 +137,7 @@ _KEPT = {"NOUN", "PROPN", "NUM", "ADJ", "ADP", "ADV"}
 
 
 def list_tagged(language: Language = "en") -> tuple[Sentence, ...]:
-    """Every sentence of the phrasebook, in its order: the words and their parts of speech.
+    """All sentences of the phrasebook, in its order, with part-of-speech tags: (words, tags).
 
     >>> list_tagged()[0], list_tagged("zh")[0]
     ((('introduce', "xi'an"), ('VERB', 'PROPN')), (('介绍', '一下', '西安'), ('VERB', 'ADV', 'PROPN')))

@@ -67,7 +67,7 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
 
 
 def take_first(examples: Iterable[Any], limit: int | None = None) -> Sequence[Any]:
-    """The first examples, or all: as they are, or in a list where they come one by one."""
+    """The first `limit` examples, or all: of a sequence a slice, of an iterator a list."""
     if isinstance(examples, Sequence):
         return examples if limit is None else examples[:limit]
     return list(itertools.islice(examples, limit))

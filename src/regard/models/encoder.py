@@ -220,7 +220,7 @@ class Encoder(Pretrained):
             raise RegardError(f"Encoder with num_characters={config.num_characters} {have}.")
         if spelling is not None:
             self._check_shape("spelling", spelling, ids)
-            # not to sum, in gradients, what stands behind the end in an order of its own
+            # spellings of padding would be summed into gradients, in an order that follows from the padding
             spelling = clear_padding(spelling, valid)
         if config.inputs == "vectors":
             # whatever stands in padding would reach the gradient of the layer

@@ -32,7 +32,7 @@ Folder = str | os.PathLike[str]
 
 
 def find_model(model_type: Any) -> str | None:
-    """The class of a model as "module:Class", regard's own or one that an installed package declares.
+    """The class of a model_type as "module:Class", regard's own or one that an installed package declares.
 
     >>> find_model("regard-encoder"), find_model("bert")
     ('regard.models.encoder:Encoder', None)

@@ -90,7 +90,7 @@ def set_span(axes: Any, span: tuple[float, float] | None) -> None:
 
 
 def _read_history(history: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
-    """By name, the points of each curve in the order of steps; what is not finite is NaN."""
+    """The points of each curve by name, in the order of steps; what is not finite is NaN."""
     found: dict[str, dict[float, float]] = {}
     for number, line in enumerate(history, start=1):
         if not isinstance(line, Mapping) or not math.isfinite(step := _read_number(line.get("step"))):

@@ -75,7 +75,7 @@ def _read_array(weights: npt.NDArray[Any]) -> Tensor:
 
 
 def list_looks(seen: Any) -> list[tuple[str, Look]]:
-    """Looks by name: of what `watch` saw, of a list, or of the one look, or tensor of weights, that there is."""
+    """Looks by name: of what `watch` recorded, of a list, or of one look or tensor of weights."""
     if isinstance(seen, Look) or is_weights(seen):
         seen = [seen]
     pairs: list[tuple[Any, Any]] = []

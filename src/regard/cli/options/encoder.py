@@ -10,7 +10,7 @@ import typer
 from regard.cli.options.spread import Some, drop_none, read_changes
 from regard.cli.options.training import Changes
 
-# what a model that learned before decides
+# options that a pretrained encoder decides
 DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
 
 Model = Annotated[

@@ -160,7 +160,7 @@ class Training:
         )  # fmt: skip
 
     def run(self, job: Any, out: Path | None) -> None:
-        """Train a job in a folder and end the program."""
+        """Train a job in a folder, print how it ended, and exit."""
         if self.settings or out is None:
             print("\n".join(show_settings(job)))
             raise typer.Exit()

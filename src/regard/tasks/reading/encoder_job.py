@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.models.encoder import Encoder
 
 MODELS = ("attention", "gru", "cnn")
-# small embeddings that are not scaled, letters and positions by turning: what suits few examples, by trial
+# small embeddings that are not scaled, and rotary positions: what suits few examples, found by trial
 SMALL: dict[str, Any] = {"scales_embedding": False, "start_std": 0.1}
 TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.1}
 # settings of a model that its data decide

@@ -52,7 +52,7 @@ def _exceed(share: float, even: float) -> float:
 
 
 def split(look: Look, sequence: int) -> list[Look]:
-    """The heads of one sequence.
+    """The heads of one sequence, as a look each.
 
     >>> from regard.engine.look import look
     >>> [head.entropy.shape for head in split(look(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)), 1)]

@@ -29,7 +29,7 @@ PAIR, ROW, KEY = 5.5, 8.0, 2.6
 
 @dataclass
 class Payload:
-    """Entries of a page, and the arrays they name."""
+    """The entries of a page, and the arrays that they name."""
 
     blobs: Blobs = field(default_factory=Blobs)
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Payload:
     def read(
         self, seen: Mapping[str, Look], texts: Texts, model: int, first: int, sequence: int, sides: Sides | None
     ) -> None:
-        """An entry for each head of each attention; `first` is the number of the model's first side."""
+        """Add an entry for each head of each attention; `first` is the number of the model's first side."""
         kinds, checks = getattr(seen, "kinds", None) or {}, getattr(seen, "checks", None) or {}
         for layer, (name, look) in enumerate(seen.items()):
             n, m = look.entropy.shape[-1], look.received.shape[-1]

@@ -115,7 +115,7 @@ def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dic
 
 
 def weigh_edges(look: Look, edges: Array) -> Array:
-    """The weight of query `to` for key `from`, as far as it is known; NaN where it is not."""
+    """The attention weight of query `to` for key `from`, for each edge; NaN where it is not known."""
     start, stop = torch.from_numpy(edges[:, 0]), torch.from_numpy(edges[:, 1])
     if look.block == (1, 1):
         return look.map[stop, start].numpy()
