@@ -47,7 +47,7 @@ def build_attention(config: Attending, bias: bool, position: Rotary | None = Non
 
 
 def build_rotary(config: Attending) -> Rotary | None:
-    """Rotary position embedding of queries and keys, if the config has it."""
+    """The rotary positional embedding of queries and keys, if the config has it."""
     d, heads = config.num_hiddens, config.num_heads
     return Rotary(d // heads, max_len=config.max_len) if config.position == "rotary" else None
 

@@ -191,7 +191,7 @@ def _compute(look: Look, rows: slice, head: int, sequence: int) -> Table:
 
 
 def weigh_rows(query: Tensor, key: Tensor, stat: Tensor, spans: Tensor) -> Tensor:
-    """The weights (i, j) in float64, of what a look with keep=True has of one head."""
+    """Weights (i, j) in double, of what a look with keep=True has of one head."""
     place = torch.arange(len(key))
     allowed = (place >= spans[:, :1]) & (place < spans[:, 1:])
     # where nothing is allowed, or a sink has all of the weight, the statistic is infinite
