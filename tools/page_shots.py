@@ -92,11 +92,11 @@ def make_label(out: pathlib.Path, runs: pathlib.Path) -> Made:
 
 
 def make_tags(out: pathlib.Path, runs: pathlib.Path) -> Made:
-    from regard.tasks.looks.best_head import find_telling
+    from regard.tasks.looks.best_head import find_best_head
     from regard.tasks.looks.look import look_at
 
     tagged = look_at(runs / "tags", TAGGED)
-    name, head = find_telling(tagged)
+    name, head = find_best_head(tagged)
     tagged.page(out, title="A tagger reads a sentence")
     best = list(tagged.seen).index(name) * tagged.seen[name].map.shape[1] + head
     return out, {"best": best, "take": TAGGED.split().index("take")}

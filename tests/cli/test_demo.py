@@ -9,7 +9,7 @@ import pytest
 from regard.cli import demo as demonstration
 from regard.data.phrasebook import draw_pairs
 from regard.tasks.reading import pairs as corpus
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.text.translate import TranslateTask
 from regard.tasks.training.state import save_state
 
@@ -32,7 +32,7 @@ def test_what_is_shown(command, tmp_path):
     assert lines[0].startswith("Training a translator (GRU with Bahdanau's attention) on the phrasebook's travel sent")
     assert "Of 20 sentences it never saw, 0 come out exactly right" in lines[2]
     shown = [line.strip().partition("  →  ")[0] for line in lines[4:10]]
-    assert shown == [source for source, _ in Corpus().part().test[:5]] + [demonstration.SENTENCE]
+    assert shown == [source for source, _ in PairCorpus().part().test[:5]] + [demonstration.SENTENCE]
     for name in ("attention.png", "attention.html", "curves.png", "model.safetensors"):
         assert (out / name).stat().st_size > 0
     assert str(out / "attention.png") in said

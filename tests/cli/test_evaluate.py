@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from regard.tasks.reading.pairs import Corpus, open_pairs
+from regard.tasks.reading.pairs import PairCorpus, open_pairs
 from regard.tasks.text.translator import Translator
 from regard.tasks.text.translator_scores import evaluate
 from tests.cli.small import PAIRS
@@ -154,12 +154,12 @@ def save_with(translator, folder, corpus):
 
 def test_a_run_is_asked_what_it_held_out(command, run_folder, tsv, tmp_path):
     translator = Translator.load(run_folder, "cpu")
-    corpus = asdict(Corpus(data=(str(tsv),), held_out=0.4))
+    corpus = asdict(PairCorpus(data=(str(tsv),), held_out=0.4))
     kept = save_with(translator, tmp_path / "kept", corpus)
-    test = Corpus.from_dict(corpus).part().test
+    test = PairCorpus.from_dict(corpus).part().test
     assert 0 < len(test) < 5
     assert read(command, kept)["count"] == len(test)
-    none = save_with(translator, tmp_path / "none", asdict(Corpus(data=(str(tsv),), valid=(str(tsv),))))
+    none = save_with(translator, tmp_path / "none", asdict(PairCorpus(data=(str(tsv),), valid=(str(tsv),))))
     status, _, err = command("evaluate", none, *QUICK)
     assert (status, err) == (2, f"{none} held no pairs out of {tsv}: name others by --data.\n")
     bare = save_with(translator, tmp_path / "bare", None)
@@ -174,7 +174,7 @@ def test_a_run_is_asked_what_it_held_out(command, run_folder, tsv, tmp_path):
     ids=str,
 )  # fmt: skip
 def test_a_damaged_corpus(complaint, run_folder, tmp_path, entry):
-    folder = save_with(Translator.load(run_folder, "cpu"), tmp_path / "run", {**asdict(Corpus()), **entry})
+    folder = save_with(Translator.load(run_folder, "cpu"), tmp_path / "run", {**asdict(PairCorpus()), **entry})
     ((name, value),) = entry.items()
     assert complaint("evaluate", folder, *QUICK) == (
         f"{folder / 'config.json'} is damaged (a corpus cannot have {name}={value!r}): restore it, or name pairs by"

@@ -69,11 +69,11 @@ def test_stopped_and_gone_on_with(train, complaint, tmp_path, monkeypatch, finis
         patch.setattr(kind, "count", stop)
         out = tmp_path / "run"
         assert train(name, out, "--quiet") == (
-            status, "", f"Stopped and saved. {out}: step 3, 0 s of training. The same command goes on.\n"
+            status, "", f"Stopped and saved. {out}: step 3, 0 s of training. The same command resumes it.\n"
         )  # fmt: skip
     # before its first validation it has no model
     assert complaint("evaluate", out) == (
-        f"{out} has no model yet, its first validation keeps one: go on training, or validate sooner"
+        f"{out} has no model yet, its first validation saves one: resume training, or validate sooner"
         " (--validate-every)."
     )
     assert train(name, out, "--quiet") == (0, "", "")
@@ -206,7 +206,7 @@ OPTIONS = {
     "classify --keys a": "Invalid value: --keys must be two with a comma between, got 'a'" + HELP,
     "classify --pooling odd": "Config pooling must be ",
     "classify --held-out 0.7": "held_out must be a fraction below one half, got 0.7.",
-    "pretrain --rate 2": "rate, the part of the tokens to hide, must lie in (0, 1), got 2.0.",
+    "pretrain --rate 2": "rate, the fraction of the tokens to mask, must lie in (0, 1), got 2.0.",
     "pretrain --metric f1": "metric must be one of loss, accuracy, got 'f1'.",
     "pretrain --column 0": "Invalid value: --column must be named as in the first row, or counted from 1, got '0'"
     + HELP,

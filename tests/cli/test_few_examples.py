@@ -29,9 +29,9 @@ def test_texts(command, tmp_path):
         found = pick_lines(err.splitlines())
         assert status == 0
         labels = "labels: neg (14), pos (14)" if is_learnable else "labels: "
-        assert found["data"].startswith(f"28 texts to learn from, 6 to validate by, 6 for the test; {labels}")
+        assert found["data"].startswith(f"28 texts for training, 6 for validation, 6 for the test; {labels}")
         assert found["plan"] == (
-            "Batches of 4, 7 steps an epoch, 40 epochs: 280 steps, 28 of them to warm up; a validation every 14."
+            "Batches of 4, 7 steps per epoch, 40 epochs: 280 steps, 28 of them warmup; validation every 14 steps."
         )
         assert "valid accuracy" in err
         assert "(baseline 50)" in err
@@ -52,7 +52,7 @@ def test_what_runs_are_begun_with_stays(command, complaint, tmp_path):
     arguments = ("train", "translate", "--data", file, "--out", out, *GRU, "--accelerator", "cpu")
     status, _, err = command(*arguments, "--max-steps", "9")
     assert (status, err.splitlines()[1]) == (
-        0, "Batches of 4, 7 steps an epoch, ended by max_steps: 9 steps; a validation every 7."
+        0, "Batches of 4, 7 steps per epoch, ended by max_steps: 9 steps; validation every 7 steps."
     )  # fmt: skip
     # the same command, done; then extended, by either; nothing else may change
     assert command(*arguments)[2].startswith("Done (all steps done). ")

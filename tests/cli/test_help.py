@@ -18,7 +18,7 @@ from regard.compare.settings import PARTS
 from regard.data.tokens import LEAST
 from regard.models import encoder, seq2seq, transformer
 from regard.tasks.reading import encoder_job
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.text import translate_job as translate
 from regard.tasks.text.classify import ClassifyJob
 from regard.tasks.text.pretrain_job import PretrainJob
@@ -55,7 +55,7 @@ def test_every_option_says_what_it_is_and_its_default(names):
 
 
 JOB_CLASSES = {
-    "translate": (translate.Job,), "tag": (TagJob,), "classify": (ClassifyJob,), "pretrain": (PretrainJob,),
+    "translate": (translate.TranslateJob,), "tag": (TagJob,), "classify": (ClassifyJob,), "pretrain": (PretrainJob,),
     "summarize": (SummarizeJob, RewriteJob),
 }  # fmt: skip
 MODELS = {name: [x for kind in kinds for x in kind.models] for name, kinds in JOB_CLASSES.items()}
@@ -95,7 +95,7 @@ def find(names, name):
 
 
 JOBS = {
-    "translate": (train_translate.SAID, [translate.Job.default(x) for x in translate.Job.models]),
+    "translate": (train_translate.SAID, [translate.TranslateJob.default(x) for x in translate.TranslateJob.models]),
     "tag": (train_tag.SAID, [TagJob.default(x) for x in encoder_job.MODELS] + [TagJob.default(start="hf:x")]),
     "classify": (
         train_classify.SAID, [ClassifyJob.default(x) for x in encoder_job.MODELS] + [ClassifyJob.default(start="hf:x")],
@@ -106,7 +106,7 @@ JOBS = {
     "summarize": (
         train_summarize.SAID,
         [SummarizeJob.default(x) for x in encoder_job.MODELS] + [SummarizeJob.default(start="hf:x")]
-        + [RewriteJob.default(x) for x in translate.Job.models],
+        + [RewriteJob.default(x) for x in translate.TranslateJob.models],
     ),
 }  # fmt: skip
 
@@ -121,7 +121,7 @@ def test_defaults_are_those_of_the_jobs(name):
         values = {getattr(job.recipe if is_recipe else job, key) for job in jobs}
         shown = {value if isinstance(value, str) else f"{value:g}" for value in values}
         # names of models say for which
-        others = {*translate.Job.models, "from", "a", "BERT", "rewrite"}
+        others = {*translate.TranslateJob.models, "from", "a", "BERT", "rewrite"}
         assert set(re.findall(r"[\w.-]+", said[key])) - others == shown, key
     if "lowercase" in said:
         cases = {"lower case" if job.lowercase else "keep case" for job in jobs}
@@ -147,7 +147,7 @@ def test_what_trains_says_which_end_comes_first():
 @pytest.mark.parametrize("name", MODELS)
 def test_settings_need_no_data_and_no_folder(command, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for kind in (Corpus, PretrainJob().corpus.__class__):
+    for kind in (PairCorpus, PretrainJob().corpus.__class__):
         monkeypatch.setattr(kind, "part", lambda self: pytest.fail("data are read"))
     status, out, err = command("train", name, "--settings", "--preset", "small", "--set", "num_hiddens=64")
     assert (status, err) == (0, "")

@@ -183,7 +183,7 @@ def test_a_classifier_in_the_terminal(command, reader, pooling):
     lines = out.splitlines()
     assert (status, err.count("\n")) == (0, 1)
     assert lines[0] == f"{text} → {said.label} {said.score:.2f}"
-    assert lines[1] == "pooling: the weights that the label was read by"
+    assert lines[1] == "pooling: the weights by which the text was pooled for its label"
     assert lines[3].split() == text.split()
     assert [float(x) for x in lines[4].split()] == pytest.approx(weights.tolist(), abs=0.006)
     # bars from the largest down, of those that are any

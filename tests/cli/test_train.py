@@ -37,8 +37,8 @@ def test_what_is_said(train, command, tmp_path):
     status, said, err = train("--out", out, "--epochs", "2")
     lines = err.splitlines()
     assert (status, said, len(lines)) == (0, "", 9)
-    assert " to learn from, " in lines[0]
-    assert lines[1].endswith("5 steps an epoch, 2 epochs: 10 steps, 1 of them to warm up; a validation every 5.")
+    assert " for training, " in lines[0]
+    assert lines[1].endswith("5 steps per epoch, 2 epochs: 10 steps, 1 of them warmup; validation every 5 steps.")
     assert lines[2].startswith("step 5  epoch 1.0  loss ")
     assert lines[3].endswith("  best")
     assert lines[4].startswith(f"Done (all steps done). {out}: step 10, ")
@@ -89,7 +89,7 @@ def test_torch_says_nothing(train, tmp_path, monkeypatch, recwarn, options):
 
 def test_patience(train, tmp_path):
     err = train("--out", tmp_path / "run", "--validate-every", "1", "--patience", "1", "--lr", "9", "--epochs", "90")[2]
-    assert f"Done (no better for long enough). {tmp_path / 'run'}: step " in err
+    assert f"Done (early stopping). {tmp_path / 'run'}: step " in err
 
 
 def zip_up(folder: pathlib.Path, **members: str) -> bytes:
@@ -101,7 +101,7 @@ def zip_up(folder: pathlib.Path, **members: str) -> bytes:
 
 DATA = {
     "empty.tsv": (lambda folder: b"", "has no sentence pairs (0 blank lines): name a file that has some."),
-    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs to validate by, of 1 (1 different): "),
+    "header.tsv": (lambda folder: b"source\ttarget\n", "leaves no pairs for validation, of 1 (1 different): "),
     "ragged.tsv": (lambda folder: LINES + b"one\n", "line 121 must have at least 2 columns between tabs, has 1"),
     "nul.tsv": (lambda folder: LINES + b"a\0b\tc\n", "line 121 has a NUL byte, so this is no text"),
     "latin.tsv": (lambda folder: b"na\xefve\tx\n", "line 1 is not UTF-8 (byte 0xef at 2): convert the file"),
@@ -247,7 +247,7 @@ def flip(raw: bytes) -> bytes:
         ("resume.safetensors", flip, "resume.safetensors cannot be read as a state (damaged, its sha256 is another): "),
         ("resume.safetensors", lambda raw: b"", "resume.safetensors cannot be read as a state (0 bytes"),
         ("resume.safetensors", lambda raw: b"\x80\x04cos\nsystem\n", "resume.safetensors cannot be read as a state ("),
-        ("resume.safetensors", None, "holds a model but no resume.safetensors to go on from: name a new folder."),
+        ("resume.safetensors", None, "holds a model but no resume.safetensors to resume from: name a new folder."),
         ("resume.json", cut, "resume.json cannot be read (JSONDecodeError): restore it, or name a new folder."),
         ("resume.json", lambda raw: b"[]", "resume.json must be a JSON object, is a list: restore it."),
         ("resume.json", None, "but no resume.json, so it is no run: name a new folder."),

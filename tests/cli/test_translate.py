@@ -141,9 +141,9 @@ def test_typed_line_by_line(command, run_folder, expected):
     ("options", "message"),
     [
         (["西", "--input", "a.txt"], "give sentences or --input, not both"),
-        (["西", "--temperature", "2"], "--temperature is for drawing words, add --sample"),
-        (["西", "--top-k", "2"], "--top-k is for drawing words, add --sample"),
-        (["西", "--seed", "2"], "--seed is for drawing words, add --sample"),
+        (["西", "--temperature", "2"], "--temperature is for sampling, add --sample"),
+        (["西", "--top-k", "2"], "--top-k is for sampling, add --sample"),
+        (["西", "--seed", "2"], "--seed is for sampling, add --sample"),
         (["西", "--layer", "1"], "--layer is for pictures, add --look attention.png"),
         (["西", "--layer", "1", "--look", "a.html"], "--layer is for pictures, a page has all layers"),
         (["西", "--output", "."], "--output must be a file, . is a folder"),

@@ -193,10 +193,10 @@ def test_masks_need_something_to_hide():
     rows = Rows([[5]], batch_size=1)
     with pytest.raises(RegardError) as error:
         Masked(rows, mask_id=9, vocab_size=9, rate=0)
-    assert str(error.value) == "rate, the part of the tokens to hide, must lie in (0, 1], got 0."
+    assert str(error.value) == "rate, the fraction of the tokens to mask, must lie in (0, 1], got 0."
     with pytest.raises(RegardError) as error:
         Masked(rows, mask_id=2, vocab_size=2, special={0, 1})
-    assert str(error.value) == "all 2 ids of the vocabulary are special: leave some to be guessed."
+    assert str(error.value) == "all 2 ids of the vocabulary are special: leave some to be predicted."
 
 
 def test_the_longest_sequence_is_that_of_what_is_left():

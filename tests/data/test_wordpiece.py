@@ -210,7 +210,7 @@ def test_a_vocabulary_without_its_specials_is_one_line(tmp_path):
     assert str(error.value) == f"{file} is no WordPiece of a BERT (it has no [MASK]): restore the folder."
     with pytest.raises(RegardError) as error:
         WordPiece.from_vocab({"cat": 0})
-    assert str(error.value) == "vocab is none of a WordPiece: it has no [PAD]."
+    assert str(error.value) == "vocab is not of a WordPiece: it has no [PAD]."
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(RegardError, match="is not UTF-8, so it is no tokenizer"):
         WordPiece.load(tmp_path)

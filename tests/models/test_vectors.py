@@ -165,7 +165,7 @@ OTHER = "has no meaning where inputs='vectors': leave it out, or take other inpu
         ),
         (
             {**VECTORS, "head": "words"},
-            "Config head='words' guesses ids, and inputs='vectors' have none: take another head.",
+            "Config head='words' predicts ids, and inputs='vectors' have none: take another head.",
         ),
     ],
 )  # fmt: skip

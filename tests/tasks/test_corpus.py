@@ -9,7 +9,7 @@ import pytest
 
 from regard import RegardError
 from regard.data.phrasebook import split_pairs
-from regard.tasks.reading.pairs import Corpus, open_pairs
+from regard.tasks.reading.pairs import PairCorpus, open_pairs
 from regard.tasks.text.classify import LabelledCorpus
 from regard.tasks.text.tag import TaggedCorpus
 
@@ -70,63 +70,63 @@ def test_two_files_have_no_member():
 
 def test_the_phrasebook():
     train, asked = split_pairs(least=500)
-    parts = Corpus().part()
+    parts = PairCorpus().part()
     assert list(parts.train) == list(train)
     assert not {source for source, _ in train} & {source for source, _ in (*parts.valid, *parts.test)}
     assert [*parts.test, *parts.valid] == list(asked[:1000])
     assert list(open_pairs(["phrasebook"])) == list(parts.test)
-    assert Corpus(swap=True, limit=2).part().train == [pair[::-1] for pair in train[:2]]
+    assert PairCorpus(swap=True, limit=2).part().train == [pair[::-1] for pair in train[:2]]
 
 
 def test_the_phrasebook_with_other_sentences_to_validate_by(tsv):
-    parts = Corpus(valid=(tsv("mine.tsv", range(3)),), limit=5).part()
+    parts = PairCorpus(valid=(tsv("mine.tsv", range(3)),), limit=5).part()
     assert [source for source, _ in parts.valid] == ["source 0", "source 1", "source 2"]
     assert len(parts.train) == 5
 
 
 def test_parted_by_a_hash(tsv):
     file = tsv("a.tsv", range(500))
-    parts = Corpus((file,), held_out=0.1, parting="hash").part()
+    parts = PairCorpus((file,), held_out=0.1, parting="hash").part()
     assert sorted([*parts.train, *parts.valid, *parts.test]) == sorted(open_pairs([file]))
     assert all(30 < len(part) < 70 for part in (parts.valid, parts.test))
     # the sentence decides, not its place: more data do not move it
-    more = Corpus((tsv("b.tsv", range(-100, 500)),), held_out=0.1, parting="hash").part()
+    more = PairCorpus((tsv("b.tsv", range(-100, 500)),), held_out=0.1, parting="hash").part()
     assert set(parts.valid) <= set(more.valid)
-    limited = Corpus((file,), held_out=0.1, limit=7, parting="hash").part()
+    limited = PairCorpus((file,), held_out=0.1, limit=7, parting="hash").part()
     assert (limited.train, limited.valid) == (parts.train[:7], parts.valid)
 
 
 def test_parted_evenly(tsv):
     file = tsv("a.tsv", range(40))
-    assert [len(part) for part in Corpus((file,)).part()] == [28, 6, 6]
-    parts = Corpus((file,), held_out=0.1, limit=7).part()
+    assert [len(part) for part in PairCorpus((file,)).part()] == [28, 6, 6]
+    parts = PairCorpus((file,), held_out=0.1, limit=7).part()
     assert [len(part) for part in parts] == [7, 4, 4]
     # a run that does not say how was parted by hashes
-    entries = {name: x for name, x in asdict(Corpus((file,), held_out=0.1)).items() if name != "parting"}
-    old = Corpus.from_dict(json.loads(json.dumps(entries))).part()
-    assert old == Corpus((file,), held_out=0.1, parting="hash").part() != parts
+    entries = {name: x for name, x in asdict(PairCorpus((file,), held_out=0.1)).items() if name != "parting"}
+    old = PairCorpus.from_dict(json.loads(json.dumps(entries))).part()
+    assert old == PairCorpus((file,), held_out=0.1, parting="hash").part() != parts
 
 
 def test_a_file_to_validate_by(tsv):
-    parts = Corpus((tsv("a.tsv", range(9)),), (tsv("b.tsv", range(20, 22)),)).part()
+    parts = PairCorpus((tsv("a.tsv", range(9)),), (tsv("b.tsv", range(20, 22)),)).part()
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (9, 2, 0)
 
 
 def test_through_json_and_back():
-    corpus = Corpus(("a", "b"), ("c",), columns=(2, 0), limit=3)
-    assert Corpus.from_dict(json.loads(json.dumps(asdict(corpus)))) == corpus
+    corpus = PairCorpus(("a", "b"), ("c",), columns=(2, 0), limit=3)
+    assert PairCorpus.from_dict(json.loads(json.dumps(asdict(corpus)))) == corpus
 
 
 def test_too_little(tsv):
     file = tsv("one.tsv", [3])
-    ways = (("even", None, "validate by"), ("hash", 0.0, "validate by"), ("hash", 0.4999, "learn from"))
+    ways = (("even", None, "validation"), ("hash", 0.0, "validation"), ("hash", 0.4999, "training"))
     for parting, held_out, purpose in ways:
         seed = find_seed(file) if held_out else 0
         with pytest.raises(RegardError) as error:
             # by its hash, the one is for the test
-            Corpus((file,), held_out=held_out, seed=seed, parting=parting).part()
+            PairCorpus((file,), held_out=held_out, seed=seed, parting=parting).part()
         message = (
-            f"{file} leaves no pairs to {purpose}, of 1 (1 different): give more, a larger held_out"
+            f"{file} leaves no pairs for {purpose}, of 1 (1 different): give more, a larger held_out"
             " (--held-out 0.2), or valid (--valid FILE)."
         )
         assert str(error.value) == message
@@ -136,7 +136,7 @@ def test_columns_the_wrong_way_round(tmp_path):
     file = tmp_path / "turned.tsv"
     file.write_text("".join(f"good\tfilm {number}\n" for number in range(30)))
     with pytest.raises(RegardError) as error:
-        Corpus((str(file),)).part()
+        PairCorpus((str(file),)).part()
     assert str(error.value).endswith(", of 30 (1 different): are the columns the wrong way round?")
 
 
@@ -156,7 +156,7 @@ def find_seed(file) -> int:
 )
 def test_settings_that_make_no_sense(settings, message):
     with pytest.raises(RegardError) as error:
-        Corpus(**settings).part()
+        PairCorpus(**settings).part()
     assert str(error.value) == message
 
 
@@ -173,15 +173,16 @@ NO_CORPUS = [
 def test_what_is_no_corpus(entry):
     ((name, value),) = entry.items()
     with pytest.raises(RegardError) as error:
-        Corpus.from_dict({"swap": True, **entry})
+        PairCorpus.from_dict({"swap": True, **entry})
     assert str(error.value) == f"a corpus cannot have {name}={value!r}."
 
 
 def test_what_is_a_corpus():
     # whole numbers are fractions, too
-    assert Corpus.from_dict({"held_out": 0}) == Corpus(held_out=0, parting="hash")
+    assert PairCorpus.from_dict({"held_out": 0}) == PairCorpus(held_out=0, parting="hash")
     with pytest.raises(RegardError) as error:
-        Corpus.from_dict({"data" * 99: ["a" * 999]})
+        PairCorpus.from_dict({"data" * 99: ["a" * 999]})
     assert len(str(error.value)) < 100
-    assert {*Corpus.fits} == {*asdict(Corpus())}
-    assert Corpus.from_dict(json.loads(json.dumps(asdict(Corpus(limit=3, member="a"))))) == Corpus(limit=3, member="a")
+    assert {*PairCorpus.fits} == {*asdict(PairCorpus())}
+    few = PairCorpus(limit=3, member="a")
+    assert PairCorpus.from_dict(json.loads(json.dumps(asdict(few)))) == few

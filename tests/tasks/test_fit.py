@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.tasks.training.average import Average
+from regard.tasks.training.average import MovingAverage
 from regard.tasks.training.fit import fit
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.machine import Machine
@@ -50,10 +50,10 @@ def test_two_batches_in_a_step_are_one_of_both(run):
 
 def test_the_average_by_its_formula():
     model = nn.Linear(2, 2)
-    average, expected = Average(model, 0.6), model.weight.detach().clone()
+    average, expected = MovingAverage(model, 0.6), model.weight.detach().clone()
     for step in range(9):
         nn.init.constant_(model.weight, float(step))
-        average.follow(model)
+        average.update(model)
         decay = min(0.6, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * step
     torch.testing.assert_close(average.model.weight, expected)
@@ -63,13 +63,13 @@ def test_the_average_by_its_formula():
 def test_the_average_of_narrow_weights_moves_by_little():
     model = nn.Linear(3, 3).bfloat16()
     nn.init.constant_(model.weight, 1.0)
-    average = Average(model, 0.998)
+    average = MovingAverage(model, 0.998)
     average.steps = 10**6
     nn.init.constant_(model.weight, 1.5)
     for _ in range(500):
-        average.follow(model)
+        average.update(model)
     # to one place of bfloat16
-    assert average.settle().weight.dtype == torch.bfloat16
+    assert average.read().weight.dtype == torch.bfloat16
     assert average.model.weight[0, 0].item() == pytest.approx(1.5 - 0.5 * 0.998**500, abs=2**-8)
     assert average.wide.weight[0, 0].item() == pytest.approx(1.5 - 0.5 * 0.998**500, abs=1e-5)
 

@@ -14,7 +14,7 @@ from regard import RegardError
 from regard.tasks.training import fit as fitting
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.recipe import Recipe
-from regard.tasks.training.signals import heed_signals
+from regard.tasks.training.signals import catch_signals
 from tests.tasks.line import Line, assert_near, assert_same, learn_plainly, stop_at
 
 pytest.importorskip("lightning")
@@ -41,7 +41,7 @@ def test_it_says_from_where_it_goes_on(run, monkeypatch):
     for _ in range(2):
         run(Line(), max_steps=12, epochs=99)
     # neither when it begins nor when it is done
-    assert [line for line in said if not line.startswith("step ")] == ["Going on from step 3 of 12."]
+    assert [line for line in said if not line.startswith("step ")] == ["Resuming from step 3 of 12."]
 
 
 def test_broken_off_it_goes_on_from_the_last_save(run):
@@ -77,19 +77,19 @@ def test_a_second_signal_ends_at_once(run):
         run(Line(then=stop_at(3, 4)), epochs=99, accumulate=2)
     # and leaves the handlers as they were
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with heed_signals() as ear:
+    with catch_signals() as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert ear.number == signal.SIGINT
+        assert stop.number == signal.SIGINT
 
 
 def test_what_was_ignored_is_not_heard():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with heed_signals() as ear:
+        with catch_signals() as stop:
             signal.raise_signal(signal.SIGINT)
-            assert ear.number == 0
+            assert stop.number == 0
             signal.raise_signal(signal.SIGTERM)
-            assert ear.number == signal.SIGTERM
+            assert stop.number == signal.SIGTERM
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -143,7 +143,7 @@ def test_the_state_of_another_run(run, tmp_path):
 
 def test_weights_in_parts_have_no_average(run, monkeypatch):
     monkeypatch.setattr(fitting, "holds_parts", lambda fabric: True)
-    message = "average must be 0 where the weights are in parts (strategy='fsdp')."
+    message = "average must be 0 where the weights are sharded (strategy='fsdp')."
     with pytest.raises(RegardError) as error:
         run(Line(), average=0.5)
     assert str(error.value) == message

@@ -162,7 +162,7 @@ def test_a_folder_of_something_else(tmp_path):
 def test_a_model_without_its_state(begun):
     (begun.path / "model.safetensors").write_text("")
     (begun.path / "resume.safetensors").unlink()
-    message = f"{begun.path} holds a model but no resume.safetensors to go on from: name a new folder."
+    message = f"{begun.path} holds a model but no resume.safetensors to resume from: name a new folder."
     assert refuse(begun) == message
 
 
@@ -241,8 +241,8 @@ def test_a_full_disk(begun, monkeypatch):
     with pytest.raises(RegardError) as error:
         begun.save({"step": 2}, [])
     assert str(error.value) == (
-        f"{begun.path} cannot be written (No space left on device): mend that, and the same command goes on from the"
-        " last save."
+        f"{begun.path} cannot be written (No space left on device): mend that, and the same command resumes from"
+        " the last checkpoint."
     )
     assert {entry.name: entry.read_bytes() for entry in begun.path.iterdir()} == before
 

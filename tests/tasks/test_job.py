@@ -172,11 +172,11 @@ def test_what_no_head_asks_is_refused():
     trunk = Encoder(Config.preset("tiny", lexicon.vocab_size, **TINY))
     for start in (None, trunk):
         assert refuse(make(TagJob, has_pooler=True).build, lexicon, TAGS, start) == (
-            "has_pooler is for classes and has_next, a model of tags never asks it: leave it out."
+            "has_pooler is for classes and has_next, a model of tags never uses it: leave it out."
         )
         for kind, head in ((TagJob, "tags"), (ClassifyJob, "classes")):
             assert refuse(make(kind, has_next=True).build, lexicon, TAGS, start) == (
-                f"has_next is for pre-training, a model that gives {head} never asks it: leave it out."
+                f"has_next is for pre-training, a model that gives {head} never uses it: leave it out."
             )
     assert make(ClassifyJob, has_pooler=True).build(lexicon, MOODS).pooler is not None
 

@@ -195,12 +195,12 @@ def test_what_there_is_to_learn_from_is_said_once(tmp_path, capsys):
         changes={"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8, "num_layers": 1, "num_grams": 50},
     )  # fmt: skip
     for said in (
-        "60 texts to learn from, 60 to validate by, none for the test; labels: a (20), b (20), c (20).",
+        "60 texts for training, 60 for validation, none for the test; labels: a (20), b (20), c (20).",
         "step 1",
     ):
         train(job, str(tmp_path / "run"), Machine("cpu"))
         lines = capsys.readouterr().err.splitlines()
-        assert [line for line in lines if "to learn from" in line] == ([said] if "learn" in said else [])
+        assert [line for line in lines if "for training" in line] == ([said] if "training" in said else [])
     # words that it is validated by are none that it has learned
     known = (tmp_path / "run" / "tokenizer.json").read_text()
     assert ' text"' in known
@@ -252,7 +252,7 @@ def test_labels_that_nothing_teaches_are_noted(prepare):
     ):
         task = prepare(name)
         made = LabelTask(task.job, task.model, task.lexicon, KINDS[name][1], more)
-        assert made.notes[1:] == [f"labels that only the validation has, and nothing teaches: {said}."]
+        assert made.notes[1:] == [f"labels of the validation data that no training example has: {said}."]
 
 
 @EACH

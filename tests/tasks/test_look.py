@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.tasks.looks.best_head import find_telling
+from regard.tasks.looks.best_head import find_best_head
 from regard.tasks.looks.look import look_at
-from regard.tasks.looks.of_translator import look_at_run
+from regard.tasks.looks.of_translator import look_at_translation
 from regard.tasks.looks.sight import Sight
 from regard.tasks.looks.token_labels import Speaker, label_said
 from regard.tasks.text.translator import Translator
@@ -29,7 +29,7 @@ def transformer():
 
 def test_a_seq2seq_shows_its_own_weights(translator):
     for said in translator.translate([TEXT, "西安"], beam=3, max_len=7, looks=True):
-        sight = look_at_run(translator, said)
+        sight = look_at_translation(translator, said)
         assert list(sight.seen) == ["decoder"]
         assert sight.sides == {"decoder": ("target", "source")}
         torch.testing.assert_close(sight.seen["decoder"].map[0], said.weights, atol=1e-6, rtol=0)
@@ -41,7 +41,7 @@ def test_a_seq2seq_shows_its_own_weights(translator):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_transformer_shows_its_own_weights(transformer, layer):
     (said,) = transformer.translate([TEXT], beam=2, max_len=9, looks=True, layer=layer)
-    sight = look_at_run(transformer, said)
+    sight = look_at_translation(transformer, said)
     assert sight.sides == {
         "encoder.0.attention": ("source", "source"),
         "decoder.0.attention1": ("target", "inputs"),
@@ -61,42 +61,42 @@ def test_a_transformer_shows_its_own_weights(transformer, layer):
 
 def test_the_models_own_words_and_those_it_is_given(transformer):
     (said,) = transformer.translate([TEXT], beam=1, max_len=9)
-    given = look_at_run(transformer, TEXT, target="introduce xi'an, please")
+    given = look_at_translation(transformer, TEXT, target="introduce xi'an, please")
     assert given.tokens["target"].text == "introduce xi'an, please"
     assert given.tokens["target"].joined
     assert given.tokens["target"].labels[-1] == "<eos>"
     assert given.title == f"{TEXT} → introduce xi'an, please"
     # the same words by their text are the same sight
-    again = look_at_run(transformer, TEXT, target=said.text)
-    if again.tokens["target"].labels == look_at_run(transformer, said).tokens["target"].labels:
-        first = look_at_run(transformer, said).seen["decoder.1.attention2"].map
+    again = look_at_translation(transformer, TEXT, target=said.text)
+    if again.tokens["target"].labels == look_at_translation(transformer, said).tokens["target"].labels:
+        first = look_at_translation(transformer, said).seen["decoder.1.attention2"].map
         assert torch.equal(again.seen["decoder.1.attention2"].map, first)
 
 
 def test_a_long_text_has_a_short_title(translator):
-    sight = look_at_run(translator, "西安\n" * 90, target="xi'an")
+    sight = look_at_translation(translator, "西安\n" * 90, target="xi'an")
     assert sight.title == ("西安 " * 90)[:119] + "… → xi'an"
 
 
 def test_chosen_layers(transformer):
-    assert list(look_at_run(transformer, TEXT, target="xi'an", layers=["encoder.*"]).seen) == ["encoder.0.attention"]
-    assert list(look_at_run(transformer, TEXT, target="xi'an", layers=[-1]).seen) == ["decoder.1.attention2"]
+    for layers, name in (["encoder.*"], "encoder.0.attention"), ([-1], "decoder.1.attention2"):
+        assert list(look_at_translation(transformer, TEXT, target="xi'an", layers=layers).seen) == [name]
     with pytest.raises(RegardError, match=r"no attention is called 'head'; there are encoder\.0\.attention"):
-        look_at_run(transformer, TEXT, target="xi'an", layers=["head"])
+        look_at_translation(transformer, TEXT, target="xi'an", layers=["head"])
 
 
 def test_the_model_is_as_it_was(translator):
     translator.model.train()
     try:
-        first = look_at_run(translator, TEXT, target="xi'an").seen["decoder"].map
+        first = look_at_translation(translator, TEXT, target="xi'an").seen["decoder"].map
         assert translator.model.training
     finally:
         translator.model.eval()
-    assert torch.equal(first, look_at_run(translator, TEXT, target="xi'an").seen["decoder"].map)
+    assert torch.equal(first, look_at_translation(translator, TEXT, target="xi'an").seen["decoder"].map)
 
 
 def test_what_is_unknown_and_spaces_around(translator):
-    sight = look_at_run(translator, "  西ψ\n安 ", target="xi'an")
+    sight = look_at_translation(translator, "  西ψ\n安 ", target="xi'an")
     assert sight.tokens["source"].text == "西ψ 安"
     assert sight.notes == ("Parts of the text are unknown to this run.",)
 
@@ -126,8 +126,8 @@ def test_half_a_character_at_the_end():
 
 
 def test_the_most_telling_head(transformer):
-    sight = look_at_run(transformer, TEXT, target="xi'an please")
-    name, head = find_telling(sight)
+    sight = look_at_translation(transformer, TEXT, target="xi'an please")
+    name, head = find_best_head(sight)
     assert sight.sides[name] == ("target", "source")
     entropies = {(n, h): sight.seen[n].entropy[0, h].mean() for n in sight.seen for h in range(3) if "attention2" in n}
     # ten sources at most: what is near is all there is, and the sharpest head with little on the first is the one
@@ -135,7 +135,7 @@ def test_the_most_telling_head(transformer):
 
 
 def test_pages_and_pictures(transformer, tmp_path):
-    sight = look_at_run(transformer, TEXT, target="xi'an </script>")
+    sight = look_at_translation(transformer, TEXT, target="xi'an </script>")
     page = sight.page(tmp_path / "a.html", lang="zh", heads=2)
     text = page.path.read_text()
     assert '"name":"inputs"' in text
@@ -147,7 +147,7 @@ def test_pages_and_pictures(transformer, tmp_path):
     # half a character in a title is shown as none
     assert "<title>x?</title>" in sight.page(tmp_path / "b.html", title="x\udce8").html
     sight.draw(tmp_path / "b.svg", title="x\udce8")
-    both = sight.page(None, other=look_at_run(transformer, "西安", target="beijing"))
+    both = sight.page(None, other=look_at_translation(transformer, "西安", target="beijing"))
     assert '"models":["A: ' in both.html
     with pytest.raises(RegardError, match="must end in"):
         sight.draw(tmp_path / "a.txt")
@@ -180,14 +180,14 @@ def test_a_head_that_looks_next_door_tells_little():
     seen = Seen()
     seen.add("layer", look(heads, key.expand(1, 2, 9, 9)), "self")
     sight = Sight(seen, {}, {"layer": ("text", "text")})
-    assert find_telling(sight) == ("layer", 1)
+    assert find_best_head(sight) == ("layer", 1)
 
 
 def test_nothing_to_tell(transformer):
-    sight = look_at_run(transformer, TEXT, target="xi'an")
+    sight = look_at_translation(transformer, TEXT, target="xi'an")
     sight.seen._looks.clear()
     with pytest.raises(RegardError, match=r"^look saw no attention: none of the layers that were chosen ran\.$"):
-        find_telling(sight)
+        find_best_head(sight)
 
 
 def test_a_folder(translator, tmp_path):
@@ -213,11 +213,11 @@ def test_a_folder(translator, tmp_path):
 
 def test_learned_positions_are_a_limit():
     small = build("transformer", position="learned", max_len=8)
-    assert look_at_run(small, TEXT, target="one two").tokens["target"].text == "one two"
+    assert look_at_translation(small, TEXT, target="one two").tokens["target"].text == "one two"
     with pytest.raises(RegardError, match="sentence 1 has 10 tokens with <eos>, and the model learned 8 positions"):
-        look_at_run(small, "西" * 9, target="xi'an")
+        look_at_translation(small, "西" * 9, target="xi'an")
     with pytest.raises(RegardError) as error:
-        look_at_run(small, TEXT, target="xi'an " * 9)
+        look_at_translation(small, TEXT, target="xi'an " * 9)
     words = "look target has 10 tokens with <eos>, and the model learned 8 positions: shorten it."
     assert str(error.value) == words
 

@@ -10,7 +10,7 @@ from regard.core import RegardError
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.data.words import cut_words
 from regard.models.encoder import Config, Encoder
-from regard.tasks.looks.best_head import find_telling
+from regard.tasks.looks.best_head import find_best_head
 from regard.tasks.looks.look import look_at
 from regard.tasks.looks.of_encoder import look_at_class, look_at_tags, look_at_words
 from regard.tasks.reading.vocabulary import Lexicon
@@ -139,8 +139,8 @@ def test_a_classifier_shows_what_it_pools_by(kind, pooling):
     assert list(sight.seen) == ([*(f"layers.{k}.attention" for k in (0, 1))] if kind == "attention" else []) + [
         "pooling"
     ]
-    assert find_telling(sight) == ("pooling", 0)
-    assert find_telling(sight, is_queried=True)[0] != "pooling" or kind != "attention"
+    assert find_best_head(sight) == ("pooling", 0)
+    assert find_best_head(sight, is_queried=True)[0] != "pooling" or kind != "attention"
 
 
 def test_an_answer_is_the_same_to_the_last_bit(classifier, monkeypatch):

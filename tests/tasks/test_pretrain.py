@@ -263,7 +263,7 @@ def test_blanks_are_filled_with_the_best_words(tmp_path):
     assert found.text == f"the {one} sat on {two}."
     assert len(filler.fill("___", top=99).guesses[0]) == lexicon.tokenizer.vocab_size - 4
     assert refuse(filler.fill, "no blank") == (
-        "the text has no blank to fill ('no blank'): put ___ where a word is to be guessed."
+        "the text has no blank to fill ('no blank'): put ___ where a word is to be predicted."
     )
     assert refuse(filler.fill, "a ___", 0) == "top must be at least 1, got 0."
     filler.max_length = 3
@@ -281,7 +281,7 @@ def test_letters_of_texts_without_spaces_are_guessed(tmp_path):
 
 
 def test_what_cannot_be(make, data, tmp_path):
-    assert refuse(PretrainJob, rate=1.5) == "rate, the part of the tokens to hide, must lie in (0, 1), got 1.5."
+    assert refuse(PretrainJob, rate=1.5) == "rate, the fraction of the tokens to mask, must lie in (0, 1), got 1.5."
     assert refuse(PretrainJob, metric="f1") == "metric must be one of loss, accuracy, got 'f1'."
     assert refuse(PretrainJob, changes={"has_next": True}) == (
         "has_next=True cannot be where has_next is False: leave it out."
@@ -340,5 +340,5 @@ def test_a_bert_reads_on(make, tmp_path, has_next):
     assert [x.word for x in said[0].guesses[0]] == [x.word for x in said[1].guesses[0]]
     headless = f"hf:{tmp_path / 'headless'}"
     assert refuse(Filler.load, headless, "cpu") == (
-        f"{headless} has no head that guesses words: name a BERT for pre-training or masked words."
+        f"{headless} has no head that predicts masked words: name a BERT for pre-training or masked words."
     )

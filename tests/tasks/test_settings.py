@@ -13,7 +13,7 @@ from regard.tasks.text.pretrain_job import PretrainJob
 from regard.tasks.text.summarize_job import RewriteJob, SummarizeJob
 from regard.tasks.text.tag import TagJob
 from regard.tasks.text.translate import build_model
-from regard.tasks.text.translate_job import Job
+from regard.tasks.text.translate_job import TranslateJob
 
 # what the data decide, or another option
 DECIDED = {"vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "has_next", "inputs", "input_size"}
@@ -24,8 +24,8 @@ JOBS = {
     "classify": (ClassifyJob, "attention", DECIDED),
     "pretrain": (PretrainJob, "gru", DECIDED | {"has_pooler", "window"}),
     "summarize": (SummarizeJob, "cnn", DECIDED | {"has_pooler", "window"}),
-    "bahdanau": (Job, "bahdanau", SIZES),
-    "transformer": (Job, "transformer", SIZES),
+    "bahdanau": (TranslateJob, "bahdanau", SIZES),
+    "transformer": (TranslateJob, "transformer", SIZES),
     "rewrite": (RewriteJob, "transformer", SIZES),
 }
 LEXICON = Lexicon.train(["a b c"], "words")
@@ -35,7 +35,7 @@ TOKENIZER = train_tokenizer(["a b c"], kind="words")
 def make(kind, model, changes):
     """A job, and the model that it builds."""
     job = kind.default(model, changes=changes)
-    if issubclass(kind, Job):
+    if issubclass(kind, TranslateJob):
         return job, build_model(job, TOKENIZER, TOKENIZER)
     return job, job.build(LEXICON, ["x", "y"])
 
@@ -58,7 +58,7 @@ def list_tries(setting):
 def test_all_are_listed_and_all_values_are_taken(name):
     kind, model, decided = JOBS[name]
     # small ones are built quickly
-    small = {"num_hiddens": 8, **({} if issubclass(kind, Job) else {"num_heads": 2, "num_grams": 50})}
+    small = {"num_hiddens": 8, **({} if issubclass(kind, TranslateJob) else {"num_heads": 2, "num_grams": 50})}
     job, built = make(kind, model, small)
     config = built.config
     known = {x.name for x in fields(config)}
@@ -93,7 +93,7 @@ def test_what_is_not_listed_is_refused(values, value):
 def test_presets_and_changes_are_shown():
     shown = {
         one.name: one.value
-        for one in Job.default("transformer", preset="base", changes={"bias": False}).list_settings()
+        for one in TranslateJob.default("transformer", preset="base", changes={"bias": False}).list_settings()
     }
     assert (shown["num_hiddens"], shown["num_encoder_layers"], shown["bias"]) == (512, 6, False)
     shown = {one.name: one.value for one in TagJob.default("gru", preset="small").list_settings()}

@@ -248,10 +248,10 @@ def test_tokenizers_of_another_run_are_named(runs, tmp_path):
 
 
 def test_a_labeller_is_one_of_its_head(runs):
-    model, lexicon = load_labeller(runs / "tags", "tags", "cpu")
+    model, lexicon = load_labeller(runs / "tags", "cpu", "tags")
     assert (model.training, model.config.head, lexicon.vocab_size) == (False, "tags", model.config.vocab_size)
     for name, head, task in (("tags", "classes", "tag"), ("moods", "tags", "classify"), ("said", "tags", "translate")):
-        assert refuse(load_labeller, runs / name, head) == (
+        assert refuse(load_labeller, runs / name, "cpu", head) == (
             f"{runs / name} is no run that gives {head}, it is one of {task}: name another."
         )
 

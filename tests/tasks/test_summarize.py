@@ -14,7 +14,7 @@ from regard.data.words import cut_words, join_words
 from regard.extras import install
 from regard.models.encoder import Config, Encoder
 from regard.tasks.reading.labelling import list_labels
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.summarize import KeepTask
 from regard.tasks.text.summarize_job import RewriteJob, ShortCorpus, SummarizeJob
@@ -158,7 +158,7 @@ def test_a_run_that_keeps_words_is_used(make, tmp_path):
 def test_a_run_that_writes_anew_is_used(make, tmp_path):
     pytest.importorskip("sacrebleu")
     job = make(RewriteJob, metric="exact")
-    assert (job.task, job.is_shared, Corpus in type(job.corpus).__mro__) == ("summarize", True, True)
+    assert (job.task, job.is_shared, PairCorpus in type(job.corpus).__mro__) == ("summarize", True, True)
     train(job, str(tmp_path / "run"), CPU, is_shown=False)
     training = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["training"]
     assert (training["task"], training["has_target_tokenizer"]) == ("summarize", False)

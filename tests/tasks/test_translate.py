@@ -13,10 +13,10 @@ import torch
 from regard import RegardError
 from regard.data import Tokenizer
 from regard.data.phrasebook import draw_pairs
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.text import translate, translate_job
 from regard.tasks.text.translate import TranslateTask, build_model, train_tokenizers
-from regard.tasks.text.translate_job import Job
+from regard.tasks.text.translate_job import TranslateJob
 from regard.tasks.text.translator import Translator
 from regard.tasks.training.machine import Machine
 from regard.tasks.training.recipe import Recipe
@@ -41,16 +41,17 @@ def data(tmp_path):
 @pytest.fixture
 def make(data):
     def call(model="bahdanau", *, recipe=None, corpus=None, **changes):
-        corpus = Corpus((data,), limit=70, **(corpus or {}))
+        corpus = PairCorpus((data,), limit=70, **(corpus or {}))
         sizes = TINY if model == "bahdanau" else {"num_hiddens": 8, "num_heads": 2, "ffn_num_hiddens": 8}
         plain = {"schedule": "constant"} if model == "bahdanau" else {}
         recipe = {"max_steps": 6, "validate_every": 3, "average": 0.0, **plain, **(recipe or {})}
-        return Job.default(model, recipe=recipe, **{"corpus": corpus, "changes": sizes, "batch_size": 16, **changes})
+        settings = {"corpus": corpus, "changes": sizes, "batch_size": 16, **changes}
+        return TranslateJob.default(model, recipe=recipe, **settings)
 
     return call
 
 
-def prepare(job: Job) -> TranslateTask:
+def prepare(job: TranslateJob) -> TranslateTask:
     parts = job.corpus.part()
     source, target = train_tokenizers(job, parts.train)
     torch.manual_seed(0)
@@ -58,17 +59,17 @@ def prepare(job: Job) -> TranslateTask:
 
 
 def test_what_suits_a_model():
-    assert Job.default("transformer").recipe.warmup == 1000
-    assert Job.default("transformer").label_smoothing == 0.1
-    assert (Job.default("bahdanau").recipe.schedule, Job.default("bahdanau").recipe.average) == ("cosine", 0.995)
-    assert Job.default("bahdanau").label_smoothing == 0.1
-    assert Job.default("transformer", recipe={"lr": 0.5}, label_smoothing=0.3).label_smoothing == 0.3
-    assert Job.default("transformer", recipe={"lr": 0.5}).recipe.lr == 0.5
-    json.dumps(dataclasses.asdict(Job()))
+    assert TranslateJob.default("transformer").recipe.warmup == 1000
+    assert TranslateJob.default("transformer").label_smoothing == 0.1
+    job = TranslateJob.default("bahdanau")
+    assert (job.recipe.schedule, job.recipe.average, job.label_smoothing) == ("cosine", 0.995, 0.1)
+    assert TranslateJob.default("transformer", recipe={"lr": 0.5}, label_smoothing=0.3).label_smoothing == 0.3
+    assert TranslateJob.default("transformer", recipe={"lr": 0.5}).recipe.lr == 0.5
+    json.dumps(dataclasses.asdict(TranslateJob()))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("model", translate_job.Job.models)
+@pytest.mark.parametrize("model", translate_job.TranslateJob.models)
 def test_the_loss_by_its_formula(make, model, smoothing):
     task = prepare(make(model, label_smoothing=smoothing))
     task.model.eval()
@@ -122,7 +123,7 @@ def test_translations_may_decide(make, metric, monkeypatch):
     monkeypatch.setattr(translate, "holds_parts", lambda fabric: True)
     with pytest.raises(RegardError) as error, torch.no_grad():
         task.validate(task.model, fabric)
-    assert str(error.value) == f"metric must be 'loss' where the weights are in parts, got {metric!r}."
+    assert str(error.value) == f"metric must be 'loss' where the weights are sharded, got {metric!r}."
 
 
 def test_tokens_by_what_the_texts_are(make):
@@ -130,10 +131,10 @@ def test_tokens_by_what_the_texts_are(make):
     chinese, english = [source for source, _ in PAIRS], [target for _, target in PAIRS]
     assert translate._choose_kind("auto", job, chinese) == "characters"
     assert translate._choose_kind("auto", job, english) == "bpe"
-    assert translate._choose_kind("auto", Job(), english) == "words"
+    assert translate._choose_kind("auto", TranslateJob(), english) == "words"
     assert translate._choose_kind("spaces", job, chinese) == "spaces"
     # a part of the phrasebook is still of it
-    assert translate._choose_kind("auto", Job(corpus=Corpus(limit=50)), english) == "words"
+    assert translate._choose_kind("auto", TranslateJob(corpus=PairCorpus(limit=50)), english) == "words"
 
 
 def test_one_tokenizer_for_both(make):
@@ -162,7 +163,7 @@ def test_one_tokenizer_for_both(make):
 )
 def test_jobs_that_make_no_sense(settings, message):
     with pytest.raises(RegardError) as error:
-        Job(**settings)
+        TranslateJob(**settings)
     assert str(error.value) == message
 
 
@@ -186,7 +187,7 @@ def test_settings_that_make_no_model(make, monkeypatch):
         assert len(str(error.value)) <= 200
 
 
-@pytest.mark.parametrize("model", translate_job.Job.models)
+@pytest.mark.parametrize("model", translate_job.TranslateJob.models)
 def test_from_end_to_end(make, tmp_path, model, capsys):
     standing = train(make(model), str(tmp_path / "run"), CPU)
     assert (standing.step, standing.ended) == (6, "steps")
@@ -197,10 +198,8 @@ def test_from_end_to_end(make, tmp_path, model, capsys):
     assert [row["step"] for row in rows] == [3, 6]
     assert rows[1]["valid_loss"] < rows[0]["valid_loss"]
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith(
-        "70 pairs to learn from, 13 to validate by, 13 for the test; 9 and 8 tokens on average, "
-    )
-    assert lines[1] == "Batches of 16, 5 steps an epoch, ended by max_steps: 6 steps; a validation every 3."
+    assert lines[0].startswith("70 pairs for training, 13 for validation, 13 for the test; 9 and 8 tokens on average, ")
+    assert lines[1] == "Batches of 16, 5 steps per epoch, ended by max_steps: 6 steps; validation every 3 steps."
     assert len(lines) == 4
     # what was kept is what was learned
     state = load_state(tmp_path / "run" / "resume.safetensors")["model"]
@@ -333,4 +332,4 @@ def test_the_settings_are_kept_with_the_model(make, tmp_path):
     assert training["joiner"] == "@@ "
     # what was left open fits 6 steps
     assert Recipe.from_dict(training["recipe"]) == dataclasses.replace(make().recipe, epochs=2, warmup=0)
-    assert Corpus.from_dict(training["corpus"]) == make().corpus
+    assert PairCorpus.from_dict(training["corpus"]) == make().corpus

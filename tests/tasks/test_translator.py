@@ -249,8 +249,8 @@ def test_a_broken_folder_is_named(tmp_path):
         (["西"], {"beam": 0}, "translate beam must be at least 1, got 0."),
         (["西"], {"max_len": 0}, "translate max_len must be at least 1, got 0."),
         (["西"], {"batch_size": 0}, "translate batch_size must be at least 1, got 0."),
-        (["西"], {"top_k": 4}, "translate top_k=4 is for drawing words: give temperature too."),
-        (["西"], {"seed": 4}, "translate seed=4 is for drawing words: give temperature too."),
+        (["西"], {"top_k": 4}, "translate top_k=4 is for sampling: give temperature too."),
+        (["西"], {"seed": 4}, "translate seed=4 is for sampling: give temperature too."),
     ],
 )
 def test_complaints(texts, options, message):

@@ -17,7 +17,7 @@ EXTRAS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; the status to exit with: 0, 2 after what the user can mend, 130 after Ctrl-C.
+    """Run a command line; its exit status: 0, 2 after an error of the user's, 130 after Ctrl-C.
 
     >>> main(["--version"])
     regard 0.1.0
@@ -72,7 +72,7 @@ def _complain(message: str, status: int = 2) -> int:
 
 
 def _close_output() -> None:
-    """Let nothing be flushed any more: Python tries again when it ends, and would complain."""
+    """Redirect stdout to nowhere: Python flushes it again when it ends, and would complain."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

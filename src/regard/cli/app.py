@@ -27,7 +27,7 @@ STYLE: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False}
 
 
 class Commands(TyperGroup):  # type: ignore[misc]
-    """A group whose commands are imported when they are called for."""
+    """A group of commands, each imported when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.references())
@@ -39,7 +39,7 @@ class Commands(TyperGroup):  # type: ignore[misc]
         return self.commands.get(cmd_name)
 
     def references(self) -> dict[str, str | Callable[[], Any]]:
-        """By each command's name where its function is, or what makes one, or another group."""
+        """For each command's name, where its function is, or what makes one, or another group."""
         raise NotImplementedError
 
 
@@ -51,7 +51,7 @@ class Training(Commands):
 
 
 class Root(Commands):
-    """`regard`: training, asking and looking."""
+    """`regard`: all commands."""
 
     def references(self) -> dict[str, str | Callable[[], Any]]:
         asks = {entry.use: entry.ask or partial(make_asking, entry) for entry in list_tasks().values()}
@@ -67,7 +67,7 @@ class Root(Commands):
 
 
 def make_command(name: str, function: Callable[..., None]) -> Any:
-    """A command of a typed function; the EXAMPLES of its file are shown as they stand at the end of its help."""
+    """The command of a typed function, with the EXAMPLES of its file at the end of its help, as they stand."""
     examples = getattr(function, "examples", None) or sys.modules[function.__module__].EXAMPLES
     alone = typer.Typer(**STYLE)
     # \b: what follows is not filled into lines
@@ -108,7 +108,7 @@ app.callback()(begin)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; `regard.cli.main` says in one line what is raised here."""
+    """Run a command line; `regard.cli.main` makes one line of what is raised here."""
     command: Any = get_command(app)
     try:
         with command.make_context("regard", list(arguments)) as context:
@@ -126,7 +126,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _name_command(command: Any, arguments: Sequence[str]) -> str:
-    """The command that is meant, by all its names."""
+    """The full name of the command that is meant."""
     names = ["regard"]
     for word in arguments:
         found = command.get_command(None, word) if isinstance(command, Commands) else None
@@ -138,7 +138,7 @@ def _name_command(command: Any, arguments: Sequence[str]) -> str:
 
 
 def _explain(error: Any, path: str) -> int:
-    """One line that says what is wrong with a command line and where to look; help, where nothing was asked."""
+    """Print one line on what is wrong with a command line; help, where nothing was asked."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.ctx.get_help())
         return 0

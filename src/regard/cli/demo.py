@@ -1,4 +1,4 @@
-"""`regard demo`: a translator in minutes, and a look into it."""
+"""`regard demo`: train a translator in minutes, and look at its attention."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def demo(
     A GRU with Bahdanau's attention learns Chinese to English in about two minutes on two cores. If it is stopped, the
     same command resumes it.
     """
-    from regard.tasks.looks.of_translator import look_at_run
+    from regard.tasks.looks.of_translator import look_at_translation
     from regard.tasks.reading.pairs import open_pairs
     from regard.tasks.registry import find_task
-    from regard.tasks.text.translate_job import Job
+    from regard.tasks.text.translate_job import TranslateJob
     from regard.tasks.text.translator import Translator
     from regard.tasks.text.translator_scores import evaluate
     from regard.tasks.training.machine import Machine
@@ -43,7 +43,7 @@ def demo(
 
     recipe = {"lr": 4e-3, "schedule": "cosine", "warmup": 50, "max_steps": max_steps, "epochs": 10, "seed": seed,
               "validate_every": max(max_steps // 5, 1), "average": 0.0}  # fmt: skip
-    job = Job.default("bahdanau", recipe=recipe, batch_size=128, label_smoothing=0.0)
+    job = TranslateJob.default("bahdanau", recipe=recipe, batch_size=128, label_smoothing=0.0)
     was_there = _is_done(out, max_steps)
     if not was_there:
         print(f"Training a translator (GRU with Bahdanau's attention) on the phrasebook's travel sentences, in {out}.")
@@ -66,7 +66,7 @@ def demo(
     picture = out / "attention.png"
     draw_alignment(look.weights, look.source_tokens, look.target_tokens, picture, title=f"{look.source} → {look.text}")
     page = out / "attention.html"
-    look_at_run(translator, look).page(page)
+    look_at_translation(translator, look).page(page)
     print(f"What it attended to:   {picture}")
     print(f"Token by token:        {page} (open it in a browser)")
     print(f"How it learned:        {out / 'curves.png'}")
@@ -75,7 +75,7 @@ def demo(
 
 
 def _is_done(out: Path, max_steps: int) -> bool:
-    """Whether a run is there that has nothing more to learn."""
+    """Whether a run is there whose training has ended."""
     from regard.tasks.training.folder import RunFolder
 
     folder = RunFolder(out)

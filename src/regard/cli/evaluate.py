@@ -1,4 +1,4 @@
-"""`regard evaluate`: the scores of a trained run."""
+"""`regard evaluate`: the metrics of a trained run on test data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     *,
     options: Options,
-    limit: Annotated[int | None, Some("N", "Score the first N examples only.  [default: all]", min=1)] = None,
+    limit: Annotated[int | None, Some("N", "Evaluate on the first N examples only.  [default: all]", min=1)] = None,
     batch_size: Annotated[
         int, typer.Option(metavar="N", min=1, help="Examples per batch; more take more memory.")
     ] = 64,
@@ -44,7 +44,7 @@ def evaluate(
     device: asking.Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
 ) -> None:
-    """Score a trained run on test data, which it was not trained on."""
+    """Evaluate a trained run on test data, which it was not trained on."""
     check_place("--output", options.output, force)
     asking.check_run(run, device)
     entry = find_entry(run)
@@ -75,7 +75,7 @@ evaluate.__doc__ = f"{evaluate.__doc__}\n\n{' '.join(x.measures for x in list_ta
 
 
 def choose_options(run: Path, entry: Entry, given: Any) -> Scoring:
-    """What is given of the task's own options; complain of what is given of others."""
+    """The options that were given of the task's own; those given of other tasks are refused."""
     kind: Any = load(entry.scoring) if entry.scoring else AnswerScoring
     has = {x.name for x in fields(kind)}
     for option in fields(given):

@@ -1,4 +1,4 @@
-"""`regard look`: what a run, or a Hugging Face checkpoint on disk, attends to."""
+"""`regard look`: the attention weights of a run, or of a Hugging Face checkpoint on disk."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _list(layers: str | None) -> list[int | str] | None:
 
 @contextmanager
 def _wait(title: str, text: str | None) -> Iterator[None]:
-    """A sign on stderr that there is work, where that is a terminal and the text is long."""
+    """A spinner on stderr, where that is a terminal and the text is long."""
     if len(text or "") < 2000 or not sys.stderr.isatty():
         yield
         return
@@ -215,13 +215,13 @@ def _measure(path: Path) -> str:
 
 
 def _show(sight: Sight, query: int | None) -> None:
-    from regard.tasks.looks.best_head import find_telling, list_labels
+    from regard.tasks.looks.best_head import find_best_head, list_labels
     from regard.views.labels import show_line, show_token
     from regard.views.reading import check_query
     from regard.views.terminal import show
 
     # a query is a token of the text, which the label of one is not
-    name, head = find_telling(sight, is_queried=query is not None)
+    name, head = find_best_head(sight, is_queried=query is not None)
     look, (queries, keys) = sight.seen[name], sight.sides[name]
     tokens = {side: list_labels(sight.tokens[side]) for side in (queries, keys)}
     # a name's spaces need no sign
@@ -232,7 +232,7 @@ def _show(sight: Sight, query: int | None) -> None:
         check_query(look, query)
     print(show_line(sight.title))
     if queries == "label":
-        print(f"{name}: the weights that the label was read by")
+        print(f"{name}: the weights by which the text was pooled for its label")
     else:
         print(f"{name}, head {head}: the most telling of {count}" if count > 1 else name)
     if sketch := sight.scene.sketch(look, head, query):
@@ -249,7 +249,7 @@ def _show(sight: Sight, query: int | None) -> None:
 
 
 def _list_bars(look: Any, keys: list[str]) -> Iterator[str]:
-    """The tokens of the largest weights, each with a bar."""
+    """A bar chart of the tokens with the largest weights."""
     from rich.cells import cell_len
 
     from regard.views.reading import take
@@ -265,7 +265,7 @@ def _list_bars(look: Any, keys: list[str]) -> Iterator[str]:
 
 
 def _list_rows(look: Any, head: int, queries: list[str], keys: list[str], rows: Sequence[int] = ()) -> Iterator[str]:
-    """A line for each token, or for these: what it attends to most."""
+    """A line for each query token, or for these: the keys that it attends to most."""
     from rich.cells import cell_len
 
     from regard.views.reading import take

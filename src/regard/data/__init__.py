@@ -1,4 +1,4 @@
-"""From a file of sentences, in pairs, tagged or labelled, to batches of token ids."""
+"""Datasets and tokenizers: from files of text to padded batches of token ids."""
 
 from __future__ import annotations
 

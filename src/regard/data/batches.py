@@ -1,4 +1,4 @@
-"""Batches of token ids: sentences of like length together, in an order that a seed and the epoch decide."""
+"""Padded batches of sentence pairs, bucketed by length, shuffled by a seed and the epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.data.tokens import BOS, EOS
 
 
 class Batch(NamedTuple):
-    """Sentence pairs as tensors, padded with <pad>; a length counts what is not padding.
+    """A padded batch of sentence pairs; a length counts what is not padding.
 
     `source` ends in <eos>. `inputs` is <bos> and the target, `outputs` the target and <eos>: what a decoder is given,
     and what it should answer, position by position. `numbers` says which of the pairs these are.
@@ -27,12 +27,12 @@ class Batch(NamedTuple):
     numbers: Tensor
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """The batch on another device."""
         return Batch(*(part.to(device, non_blocking=True) for part in self))
 
 
 class Batches(Buckets):
-    """Pairs of token ids as padded batches, an epoch at a time.
+    """A data loader of sentence pairs: padded batches of token ids, an epoch at a time.
 
     >>> batches = Batches([([7, 8], [9]), ([5], [6]), ([5, 6], [7, 8])], batch_size=2, seed=1)
     >>> sorted(len(batch.numbers) for batch in batches.walk(epoch=0))

@@ -1,4 +1,4 @@
-"""Sequences of like length together, in an order that a seed and the epoch decide: what all batches share."""
+"""Bucketing by length: sequences of similar length in a batch, shuffled by a seed and the epoch; for all batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ids = Sequence[int]
 
 
 class Buckets:
-    """Which numbers make each batch, for sequences of these lengths.
+    """The base of data loaders: which sequences, by number, make each batch, bucketed by length.
 
     >>> buckets = Buckets([2, 5, 1, 5], batch_size=2, shuffle=False)
     >>> len(buckets), [numbers.tolist() for numbers in buckets.walk()]
@@ -82,7 +82,7 @@ class Buckets:
         return len(self._ends)
 
     def make(self, numbers: Tensor) -> Any:
-        """The batch of these numbers."""
+        """The batch of the sequences with these numbers."""
         return numbers
 
     def walk(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
@@ -106,7 +106,7 @@ class Buckets:
 
 
 def draw_by(*facts: int) -> torch.Generator:
-    """A generator that follows from these numbers alone.
+    """A random generator that is seeded by these numbers alone.
 
     >>> torch.equal(torch.rand(3, generator=draw_by(1, 2)), torch.rand(3, generator=draw_by(1, 2)))
     True
@@ -116,7 +116,7 @@ def draw_by(*facts: int) -> torch.Generator:
 
 
 def pad(rows: Sequence[Ids], fill: int = PAD) -> tuple[Tensor, Tensor]:
-    """Rows of ids as one tensor, `fill` behind the shorter ones, and their lengths.
+    """Pad rows of ids to one tensor, `fill` behind the shorter ones, and their lengths.
 
     >>> pad([[5, 6, 7], [8]])
     (tensor([[5, 6, 7],

@@ -1,4 +1,4 @@
-"""Columns of TSV and CSV files, by position or by the names in their first row."""
+"""Columns of TSV and CSV files, by position or by the names in a header."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_columns(
     header: bool = False,
     is_fixed: bool = False,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The chosen cells of each row with the number of its line; a blank row has blank cells.
+    """The chosen columns of each row, and the number of its line; a blank row has blank cells.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "a.csv")
@@ -59,7 +59,7 @@ def read_columns(
 def _find_places(
     name: str, number: int, cells: list[str], columns: Sequence[Column], names: Sequence[Sequence[str]], is_fixed: bool
 ) -> tuple[bool, list[int]]:
-    """Whether the first row is names, and where the columns are."""
+    """Whether the first row is a header, and the positions of the columns."""
     heads = [cell.strip() for cell in cells]
     small = [head.lower() for head in heads]
     known = [next((x for x in some if x in small), None) for some in names]
@@ -80,7 +80,7 @@ def _find_places(
 
 
 def check_columns(columns: Sequence[Column], count: int) -> None:
-    """Complain about columns that no file can have."""
+    """Check that columns are positions or names, as many as are needed."""
     if len(columns) != count or any(
         isinstance(x, bool) or not isinstance(x, int | str) or (isinstance(x, int) and x < 0) for x in columns
     ):

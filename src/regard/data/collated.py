@@ -1,4 +1,4 @@
-"""Examples of any kind as batches, which a function makes of them: pictures, sounds, nodes."""
+"""Batches of any examples (images, sounds, nodes), made by a collate function."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from regard.data.buckets import Buckets
 
 
 class Collated(Buckets):
-    """Batches of a sequence, an epoch at a time; `collate` makes one of its examples, which are asked for only then.
+    """A data loader with a collate function: `collate` makes a batch of examples, which are read only then.
 
-    >>> batches = Collated([3, 1, 4], sum, batch_size=2, shuffle=False)
+    >>> batches = Collated([3, 1, 4], max, batch_size=2, shuffle=False)
     >>> len(batches), list(batches.walk()), list(batches.walk(start=1))
-    (2, [4, 4], [4])
+    (2, [3, 4], [4])
 
     With `lengths` those of like length meet. The order of an epoch, going on in its middle and shares of processes are
     as in `Batches`; other options are those of `Buckets`.

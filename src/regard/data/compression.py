@@ -1,4 +1,4 @@
-"""Sentence compression as a label for each word: it is kept in the shorter sentence, or dropped."""
+"""Sentence compression as labels: each word of a sentence is kept in the shorter one, or dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_WORDS = 2_000
 
 
 def mark_kept(words: Sequence[str], short: Sequence[str]) -> tuple[bool, ...]:
-    """Which words make the shorter sentence: a longest common subsequence, in any case.
+    """Which words of a sentence the shorter one keeps: a longest common subsequence, case ignored.
 
     >>> mark_kept(("The", "cat", "sat", "on", "the", "mat"), ("the", "mat"))
     (False, False, False, False, True, True)
@@ -51,7 +51,7 @@ def mark_kept(words: Sequence[str], short: Sequence[str]) -> tuple[bool, ...]:
 
 
 class Kept:
-    """Pairs of a sentence and a shorter one, as words with the tags keep and drop.
+    """Pairs of a sentence and a shorter one, as words with the labels keep and drop.
 
     >>> kept = Kept([("The cat sat.", "Cat sat."), ("It rains.", "Rain.")])
     >>> list(kept)

@@ -1,4 +1,4 @@
-"""What the grammar of the phrasebook knows: parts of speech, polite and rude ways to say a thing, and telegrams.
+"""Labels that the phrasebook's grammar gives: parts of speech, tones (polite, plain, rude), and compressed sentences.
 
 The tags are those of [Universal Dependencies](https://universaldependencies.org/u/pos/).
 """
@@ -137,7 +137,7 @@ _KEPT = {"NOUN", "PROPN", "NUM", "ADJ", "ADP", "ADV"}
 
 
 def list_tagged(language: Language = "en") -> tuple[Sentence, ...]:
-    """Every sentence of the phrasebook, in its order: the words and their parts of speech.
+    """All sentences of the phrasebook, in its order, with part-of-speech tags: (words, tags).
 
     >>> list_tagged()[0], list_tagged("zh")[0]
     ((('introduce', "xi'an"), ('VERB', 'PROPN')), (('介绍', '一下', '西安'), ('VERB', 'ADV', 'PROPN')))
@@ -146,7 +146,7 @@ def list_tagged(language: Language = "en") -> tuple[Sentence, ...]:
 
 
 def split_tagged(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
-    """Sentences with parts of speech, (words, tags), by part; half of them end in a question mark or a full stop.
+    """Sentences with part-of-speech tags, (words, tags), split; half of them end in a question mark or a full stop.
 
     >>> [len(part) for part in split_tagged()]
     [8000, 500, 500]
@@ -163,7 +163,7 @@ def split_tagged(held_out: float = 0.05, seed: int = 0, *, language: Language = 
 
 
 def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = "en") -> Split:
-    """Sentences in one of three tones, (text, "polite" | "plain" | "rude"), by part; as many in each tone.
+    """Sentences labelled by tone, (text, "polite" | "plain" | "rude"), split; as many in each tone.
 
     >>> split_polite().test[1]
     ('come on , is there a bus from chongqing to dunhuang ?', 'rude')
@@ -185,7 +185,7 @@ def split_polite(held_out: float = 0.05, seed: int = 0, *, language: Language = 
 
 
 def split_short(held_out: float = 0.05, seed: int = 0) -> Split:
-    """English sentences and their telegrams (see `shorten`), by part; held out as in `split_tagged`.
+    """English sentences and their compressions (see `shorten`), split; held out as in `split_tagged`.
 
     >>> split_short().test[1]
     ('is there a bus from chongqing to dunhuang ?', 'bus from chongqing to dunhuang')
@@ -196,7 +196,7 @@ def split_short(held_out: float = 0.05, seed: int = 0) -> Split:
 
 
 def shorten(words: Sequence[str], tags: Sequence[str]) -> str:
-    """The telegram of an English sentence: what names a thing, a number, a quality, a place or a question.
+    """An English sentence compressed to a telegram: what names a thing, a number, a quality, a place or a question.
 
     >>> shorten("the cat sat on the mat".split(), "DET NOUN VERB ADP DET NOUN".split())
     'cat on mat'
@@ -236,7 +236,7 @@ def _tag(piece: str, phrase: str) -> Sentence:
 
 
 def _choose_mark(text: str, language: Language) -> str:
-    """What a sentence ends in: for half of them, chosen by what they say, nothing."""
+    """The punctuation at the end of a sentence: for half of them, by a hash of the text, none."""
     if hashlib.sha256(text.encode()).digest()[0] % 2:
         return ""
     return _MARKS[language][bool(_ASKED[language].search(text))]
@@ -244,7 +244,7 @@ def _choose_mark(text: str, language: Language) -> str:
 
 @lru_cache(maxsize=4)
 def _split(held_out: float, seed: int) -> Split:
-    """The pairs of the phrasebook in parts of a size to train on quickly."""
+    """The pairs of the phrasebook, split, in sizes that are quick to train on."""
     train, asked = split_pairs(held_out, seed)
     few, valid, test = SIZES
     # patterns take turns until the rare ones are used up: each part has its share of these

@@ -23,7 +23,7 @@ def read_labelled(
     header: bool = False,
     member: str | None = None,
 ) -> Pairs:
-    """The texts of a file with their labels: TSV (.tsv, .txt, .tab), CSV, JSONL, or a folder of folders of .txt files.
+    """Read labelled texts: TSV (.tsv, .txt, .tab), CSV, JSONL, or a folder with a folder of .txt files per label.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "a.csv")
@@ -82,7 +82,7 @@ def _take_label(row: dict[str, Any], key: str, name: str, number: int) -> str:
 
 
 def _join(label: str) -> str:
-    """A label on one line, and in one column."""
+    """A label in one line, with single spaces."""
     return " ".join(label.split())
 
 
@@ -100,7 +100,7 @@ def _read_folders(name: str) -> Iterator[Pair]:
 
 
 def list_folder(name: str) -> list[str]:
-    """What is in a folder, in order, without what is hidden."""
+    """The entries of a folder, sorted, without hidden ones."""
     try:
         return sorted(x for x in os.listdir(name) if not x.startswith((".", "_")))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Lines and cells of text files, plain, gz or a member of a zip; each complaint names the file and the line."""
+"""Lines and JSON objects of text files, plain, gz or a member of a zip; each error names the file and the line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZip
 
 
 def find_file(path: PathLike, member: str | None, ends: tuple[str, ...], hint: str = "") -> tuple[str, str | None, str]:
-    """A file that ends in one of `ends`, then perhaps .gz: its name, its member of a zip, and what says its kind.
+    """Find a file that ends in one of `ends`, then perhaps .gz: its name, its member of a zip, and what says its kind.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "words.tsv.gz")
@@ -52,7 +52,7 @@ def _say(ends: Sequence[str]) -> str:
 
 
 def check_file(path: PathLike) -> str:
-    """The name of a file, if it is there and no folder."""
+    """Check that a file is there and no folder; its name."""
     name = os.fspath(path)
     if not os.path.exists(name):
         raise RegardError(f"{name} does not exist: check the name.")
@@ -62,7 +62,7 @@ def check_file(path: PathLike) -> str:
 
 
 def read_objects(name: str, member: str | None, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file that have these keys, with the numbers of their lines; {} for a blank line."""
+    """Read the objects of a JSONL file, each with these keys, and their line numbers; {} for a blank line."""
     for number, line in read_lines(name, member):
         if not line.strip():
             yield number, {}
@@ -95,7 +95,7 @@ def take_text(row: dict[str, Any], key: str, name: str, number: int) -> str:
 
 
 def read_lines(name: str, member: str | None = None, kind: str = "pair") -> Iterator[tuple[int, str]]:
-    """Lines with their numbers from 1, without their ends and the byte-order mark; `kind` is what a line holds."""
+    """Read lines with their numbers from 1, without line ends and byte-order mark; `kind` is what a line holds."""
     number = 0
     try:
         with _open(name, member) as stream:
@@ -111,7 +111,7 @@ def read_lines(name: str, member: str | None = None, kind: str = "pair") -> Iter
 
 
 def decode_line(raw: bytes, name: str, number: int, kind: str = "pair") -> str:
-    """The text of a line of a file, without its end; `number` is counted from 1."""
+    """Decode a line of a file from UTF-8, without its end; `number` is counted from 1."""
     if len(raw) > MOST_BYTES:
         raise RegardError(f"{name}, line {number} is longer than {MOST_BYTES:,} bytes: one {kind} a line.")
     try:

@@ -1,4 +1,4 @@
-"""Readers of sentence pairs: TSV, two line-aligned files, JSONL; each plain, gz or a member of a zip."""
+"""Readers of sentence pairs (parallel text): TSV, two line-aligned files, JSONL; plain, gz or a member of a zip."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Pair = tuple[str, str]
 
 
 class Pairs:
-    """Sentence pairs of a file, read line by line each time they are walked.
+    """The sentence pairs of a file, read lazily, each time they are iterated.
 
     >>> pairs = Pairs(lambda: iter([(" Hi. ", "嗨。"), ("", "")]), name="two lines")
     >>> list(pairs), pairs.blank
@@ -78,7 +78,7 @@ def read_pairs(
     swap: bool = False,
     member: str | None = None,
 ) -> Pairs:
-    """The sentence pairs of a file, by its name: TSV (.tsv, .txt, .tab) or JSONL (.jsonl, .ndjson).
+    """Read sentence pairs from a file, by its name: TSV (.tsv, .txt, .tab) or JSONL (.jsonl, .ndjson).
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "cmn.tsv")
@@ -102,7 +102,7 @@ def read_pairs(
 
 
 def read_aligned(source: PathLike, target: PathLike) -> Pairs:
-    """The sentence pairs of two files, line by line (plain or .gz).
+    """Read sentence pairs from two files that are aligned line by line (plain or .gz).
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())

@@ -1,4 +1,4 @@
-"""Chinese–English travel sentences, written for this project: a grammar small enough to learn in minutes.
+"""A synthetic dataset of Chinese–English travel sentences, by a grammar small enough to learn in minutes.
 
 A sentence is a pattern with its gaps filled. Each Chinese sentence has exactly one English one: a translation is right
 or wrong.
@@ -110,7 +110,7 @@ _GAP = re.compile(r"\{([a-z]+2?)\+?\}")
 
 @lru_cache
 def list_pairs() -> tuple[Pair, ...]:
-    """Every sentence of the book, (Chinese, English).
+    """All sentence pairs of the phrasebook, (Chinese, English).
 
     >>> len(list_pairs()), list_pairs()[0]
     (57870, ('介绍一下西安', "introduce xi'an"))
@@ -119,7 +119,7 @@ def list_pairs() -> tuple[Pair, ...]:
 
 
 def draw_pairs(count: int, seed: int = 0) -> list[Pair]:
-    """So many different sentences, each pattern as likely as another, in an order that follows from the seed.
+    """A random sample of sentence pairs, without repeats, each pattern as likely as another; seeded.
 
     >>> draw_pairs(2) == draw_pairs(2)
     True
@@ -130,7 +130,7 @@ def draw_pairs(count: int, seed: int = 0) -> list[Pair]:
 
 
 def split_pairs(held_out: float = 0.05, seed: int = 0, *, least: int = 0) -> tuple[list[Pair], list[Pair]]:
-    """Sentences to learn from and sentences to be asked, both with all patterns mixed.
+    """Sentence pairs for training and held-out ones, both with all patterns mixed.
 
     >>> train, test = split_pairs()
     >>> len(set(train) & set(test)), len(train) + len(test)
@@ -155,7 +155,7 @@ def split_pairs(held_out: float = 0.05, seed: int = 0, *, least: int = 0) -> tup
 
 
 def list_choices(pattern: str) -> Iterator[dict[str, tuple[str, str, str]]]:
-    """What fills the gaps of a pattern, sentence by sentence: Chinese, English and its plural.
+    """All ways to fill the gaps of a pattern, sentence by sentence: Chinese, English and its plural.
 
     >>> next(list_choices(PATTERNS[0]))
     {'city': ('西安', "xi'an", "xi'an")}
@@ -203,12 +203,12 @@ def _list_words(gap: str) -> list[tuple[str, str, str]]:
 
 
 def _chance(text: str, seed: int) -> float:
-    """A number in [0, 1) that depends on the text and the seed alone."""
+    """A pseudo-random number in [0, 1), by a hash of the text and the seed."""
     return int.from_bytes(hashlib.sha256(f"{seed} {text}".encode()).digest()[:8]) / 2**64
 
 
 def _take_turns(groups: Sequence[list[Pair]], chance: random.Random) -> list[Pair]:
-    """All pairs, shuffled within their group, the groups taking turns until they are used up."""
+    """All pairs, shuffled within their group, the groups taking turns (round robin)."""
     for group in groups:
         chance.shuffle(group)
     rounds = itertools.zip_longest(*groups)

@@ -1,4 +1,4 @@
-"""Single sequences with labels as batches, and words hidden for a model to guess."""
+"""Padded batches of single sequences with labels, and masking for masked language modelling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FATE, OTHER = 0x9E3779B9, 0x85EBCA6B
 
 
 class Labelled(NamedTuple):
-    """Sequences as tensors, padded with <pad>; a length counts what is not padding.
+    """A padded batch of sequences with labels; a length counts what is not padding.
 
     `labels` is one for each sequence, (batch,), or one for each token, (batch, tokens), with `pad_label` where there
     is no token. `numbers` says which of the sequences these are. `spelling` has the ids of each token's letters,
@@ -38,13 +38,13 @@ class Labelled(NamedTuple):
     types: Tensor | None
 
     def to(self, device: torch.device | str) -> Labelled:
-        """The same on another device."""
+        """The batch on another device."""
         parts = self._asdict().items()
         return self._replace(**{k: part.to(device, non_blocking=True) for k, part in parts if part is not None})
 
 
 class Rows(Buckets):
-    """Sequences of token ids as padded batches, an epoch at a time.
+    """A data loader of token sequences: padded batches, an epoch at a time.
 
     >>> rows = Rows([[7, 8, 9], [5]], [[0, 1, 0], [2]], batch_size=2, shuffle=False)
     >>> (batch,) = rows.walk()
@@ -95,7 +95,7 @@ class Rows(Buckets):
 
 
 class Masked:
-    """The batches of `Rows`, some tokens hidden; the labels are what stood there.
+    """Masked language modelling: the batches of `Rows` with some tokens masked, and these as labels.
 
     >>> rows = Rows([[5, 6, 7, 8], [9, 10, 11]], batch_size=2, shuffle=False)
     >>> (batch,) = Masked(rows, mask_id=12, vocab_size=12, special={0, 1, 2, 3}, rate=0.5).walk()
@@ -112,12 +112,12 @@ class Masked:
         self, rows: Rows, *, mask_id: int, vocab_size: int, special: Collection[int] = (), rate: float = 0.15
     ) -> None:
         if not 0 < rate <= 1:
-            raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1], got {rate}.")
+            raise RegardError(f"rate, the fraction of the tokens to mask, must lie in (0, 1], got {rate}.")
         never = {*special, mask_id}
         self._never = torch.tensor(sorted(never))
         self._ordinary = torch.tensor([number for number in range(vocab_size) if number not in never])
         if not len(self._ordinary):
-            raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be guessed.")
+            raise RegardError(f"all {vocab_size} ids of the vocabulary are special: leave some to be predicted.")
         self.rows, self.mask_id, self.rate, self.dropped = rows, mask_id, rate, rows.dropped
         self.longest = rows.longest
         # so that there is always something to score
@@ -149,13 +149,13 @@ class Masked:
 
 
 def _draw_bits(seeds: list[int], numbers: Tensor, width: int) -> Tensor:
-    """32 random bits for each place of each row, by the row's number and the place alone."""
+    """32 pseudo-random bits for each place of each row, by the row's number and the place alone."""
     rows = mix((mix((numbers + seeds[0]) & LOW) + seeds[1]) & LOW)
     return mix((rows[:, None] + mix(torch.arange(width))) & LOW)
 
 
 def find_tokens(ids: Tensor, lengths: Tensor) -> Tensor:
-    """True where there is a token and no padding behind the end.
+    """The mask of padding: True at tokens, False behind the end.
 
     >>> find_tokens(torch.tensor([[5, 6], [7, 0]]), torch.tensor([2, 1])).tolist()
     [[True, True], [True, False]]

@@ -1,4 +1,4 @@
-"""Scripts that put no spaces between words."""
+"""Scripts without spaces between words: Chinese, Japanese, Thai."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHERS = re.compile("[\u3040-\u30ff\u0e00-\u0e7f]")
 
 
 def is_unspaced(texts: Sequence[str]) -> bool:
-    """Whether these are in a script without spaces between words, by the first thousand.
+    """Whether texts are in a script without spaces between words, by the first thousand.
 
     >>> is_unspaced(["我爱你。"]), is_unspaced(["I love you."])
     (True, False)

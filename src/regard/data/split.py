@@ -1,4 +1,4 @@
-"""Training, validation and test parts: by a hash of what an example says, evenly by label, or by masks."""
+"""Training, validation and test split: by a hash of the text, stratified by label, or by masks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_HELD_OUT = 2000
 
 
 class Split(NamedTuple):
-    """Pairs, or other examples, by part, each in the order they came.
+    """Training, validation and test examples, each in the order they came.
 
     Of a list or an iterator the parts are lists, of another sequence `Subset`s, which make examples when asked.
     """
@@ -34,7 +34,7 @@ def split(
     pairs: Iterable[Any], *, test: float = 0.1, valid: float = 0.1, seed: int = 0,
     key: Callable[[Any], str] = itemgetter(0),
 ) -> Split:  # fmt: skip
-    """Pairs by part: `test` and `valid` are fractions, and the rest is for training.
+    """A split by a hash of each text: `test` and `valid` are fractions, and the rest is for training.
 
     >>> parts = split([(f"line {n}", f"Zeile {n}") for n in range(1000)])
     >>> [len(part) for part in parts]
@@ -49,7 +49,7 @@ def split(
 
 
 def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) -> Split:
-    """The parts of one whole, as the nodes of a graph, by what mask each is True in; none of them is read alone.
+    """A split of one whole, as the nodes of a graph, by boolean masks; no part is read without the others.
 
     >>> parts = split_by_masks("abcd", {"train": [1, 1, 0, 0], "valid": [0, 0, 1, 0], "test": [0, 0, 0, 1]})
     >>> [list(part) for part in parts], parts.train.source
@@ -67,14 +67,14 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
 
 
 def take_first(examples: Iterable[Any], limit: int | None = None) -> Sequence[Any]:
-    """The first examples, or all: as they are, or in a list where they come one by one."""
+    """The first `limit` examples, or all: of a sequence a slice, of an iterator a list."""
     if isinstance(examples, Sequence):
         return examples if limit is None else examples[:limit]
     return list(itertools.islice(examples, limit))
 
 
 def _pick(rows: Sequence[Any], places: Iterable[str]) -> Split:
-    """The parts, by the part of each row."""
+    """The split, by the part of each row."""
     found: dict[str, list[int]] = {part: [] for part in Split._fields}
     for number, part in enumerate(places):
         found[part].append(number)
@@ -87,7 +87,7 @@ def split_evenly(
     examples: Iterable[Any], *, held_out: float | None = None, seed: int = 0,
     key: Callable[[Any], str] = itemgetter(0), label: Callable[[Any], str] = lambda example: "",
 ) -> Split:  # fmt: skip
-    """Examples by part, stratified: the fraction `held_out` to validate by, as many for the test, each label in both.
+    """A stratified split: the fraction `held_out` for validation, as many for the test, each label in both.
 
     >>> parts = split_evenly([(f"text {n}", "+-"[n % 2]) for n in range(40)], label=itemgetter(1))
     >>> [len(part) for part in parts], sorted(label for _, label in parts.valid)
@@ -134,7 +134,7 @@ def split_evenly(
 
 
 def _share_out(count: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """So many, shared out in proportion: what is left after whole shares goes to the largest remainders."""
+    """Share out `count` in proportion to sizes, by the largest remainders."""
     total = sum(sizes.values())
     shares = {name: count * size // total for name, size in sizes.items()}
     spare = count - sum(shares.values())
@@ -144,7 +144,7 @@ def _share_out(count: int, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def find_part(source: str, *, test: float = 0.1, valid: float = 0.1, seed: int = 0) -> Part:
-    """The part a source sentence belongs to: "train", "valid" or "test".
+    """The part that a sentence belongs to by its hash: "train", "valid" or "test".
 
     >>> find_part("How are you?") == find_part("how are you !")
     True
@@ -164,7 +164,7 @@ def _place(text: str, seed: int) -> float:
 
 
 def fold(text: str) -> str:
-    """What near-duplicates share: letters, digits and symbols in one case and width.
+    """A text normalised to find near-duplicates: letters, digits and symbols in one case and width.
 
     >>> fold("\uff28ello,  World!")
     'helloworld'

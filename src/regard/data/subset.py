@@ -1,4 +1,4 @@
-"""Some examples of a source, by their numbers: parts of data that need not lie in memory, or that are one graph."""
+"""A subset of a dataset by index: lazily read, so that data need not lie in memory, or part of one graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, overload
 
 
 class Subset(Sequence[Any]):
-    """Examples of a source by number, each made when it is asked for.
+    """The examples of a dataset at some indices, each read when it is asked for.
 
     >>> part = Subset("abcdef", [4, 0, 2])
     >>> len(part), part[0], list(part[1:])

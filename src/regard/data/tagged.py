@@ -1,4 +1,4 @@
-"""Readers of tagged sentences: CoNLL-U, and a word and its tag a line; plain, gz or a member of a zip."""
+"""Readers of tagged sentences: CoNLL-U, or a word and its tag per line; plain, gz or a member of a zip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_WORDS = 10_000
 
 
 class Tagged:
-    """Sentences as words and as many tags, read from a file each time they are walked.
+    """The tagged sentences of a file, as words and tags, read lazily, each time they are iterated.
 
     >>> list(Tagged(lambda: iter([(("Run", "!"), ("VERB", "PUNCT"))]), name="one line"))
     [(('Run', '!'), ('VERB', 'PUNCT'))]
@@ -44,7 +44,7 @@ class Tagged:
 
 
 def read_tagged(path: PathLike, *, column: str | int = "upos", member: str | None = None) -> Tagged:
-    """The tagged sentences of a file, by its name: CoNLL-U (.conllu, .conll) or two columns (.tsv, .txt, .tab).
+    """Read tagged sentences from a file, by its name: CoNLL-U (.conllu, .conll) or two columns (.tsv, .txt, .tab).
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "a.txt")

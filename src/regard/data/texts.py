@@ -1,4 +1,4 @@
-"""A reader of texts without labels: plain text, or the text of TSV, CSV, JSONL and CoNLL-U."""
+"""A reader of plain text without labels, also out of TSV, CSV, JSONL and CoNLL-U."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT, TSV = (".txt", ".text"), (".tsv", ".tab")
 
 
 class Texts:
-    """Texts of a file, read line by line each time they are walked; "" stands between two documents.
+    """The texts of a file, read lazily, each time they are iterated; "" stands between two documents.
 
     >>> list(Texts(lambda: iter(["", " a", "b ", "", "", "c", ""]), name="seven lines"))
     ['a', 'b', '', 'c']
@@ -48,7 +48,7 @@ class Texts:
 
 
 def read_texts(path: PathLike, *, column: Column | None = None, key: str = "text", member: str | None = None) -> Texts:
-    """The texts of a file, by its name: plain, one a line (.txt, .text), or of TSV, CSV, JSONL or CoNLL-U.
+    """Read the texts of a file, by its name: plain, one per line (.txt, .text), or of TSV, CSV, JSONL or CoNLL-U.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "a.txt")

@@ -1,4 +1,4 @@
-"""Tokenizers trained on your own text by HF tokenizers: byte-level BPE, words, characters."""
+"""Tokenizers trained on your own text by Hugging Face tokenizers: byte-level BPE, words, characters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer:
-    """Text as token ids and back.
+    """A tokenizer: text to token ids and back.
 
     >>> tokenizer = train_tokenizer(["introduce xi'an", "introduce beijing"], kind="words")
     >>> ids = tokenizer.encode("introduce xi'an")
@@ -59,7 +59,7 @@ class Tokenizer:
 
     @property
     def keeps_words(self) -> bool:
-        """Whether a word is one token, never cut into several."""
+        """Whether every word is one token: no subwords."""
         return self._spaced and type(self._inner.model).__name__ == "WordLevel"
 
     def _clean(self, text: str) -> str:
@@ -67,25 +67,25 @@ class Tokenizer:
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
     def normalise(self, text: str) -> str:
-        """`text` as the tokenizer sees it: one unicode form, in lower case where it was so trained."""
+        """`text` as the tokenizer normalises it: one unicode form, in lower case where it was so trained."""
         clean = self._clean(text)
         return clean[1:] if self._spaced else clean
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without <bos> and <eos>."""
+        """The token ids of `text`, without <bos> and <eos>."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of many texts, on all cores."""
+        """The token ids of many texts, on all cores."""
         return [found.ids for found in self._inner.encode_batch(list(_check_texts(texts)), add_special_tokens=False)]
 
     def encode_spans(self, texts: Iterable[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of many texts, and of each text what `list_spans` gives."""
+        """The token ids of many texts, and of each text the character spans that `list_spans` gives."""
         found = self._inner.encode_batch(list(_check_texts(texts)), add_special_tokens=False)
         return [(one.ids, one.offsets) for one in found]
 
     def list_spans(self, text: str) -> list[tuple[int, int]]:
-        """The characters of `text` that each token of `encode(text)` stands for, from one up to another.
+        """The character spans (offsets) in `text` of the tokens of `encode(text)`, from one up to another.
 
         >>> train_tokenizer(["introduce xi'an"], kind="words").list_spans("introduce xi'an")
         [(0, 9), (9, 15)]
@@ -104,7 +104,7 @@ class Tokenizer:
         return str(self._inner.decoder.decode(known))
 
     def list_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the text it stands for, for the labels of a picture; part of a character is shown as �."""
+        """Each id as the text it stands for, for labels in a picture; part of a character is shown as �."""
         return [self._inner.decoder.decode([self._find_token(int(number))]) for number in ids]
 
     def _find_token(self, number: int) -> str:
@@ -113,7 +113,7 @@ class Tokenizer:
         return str(self._inner.id_to_token(number))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `tokenizer.json`, in HF's own format; whoever looks sees the old file or the new one, whole."""
+        """Write `tokenizer.json` in Hugging Face's own format, whole or not at all."""
         name = os.fspath(path)
         try:
             write_whole(pathlib.Path(name), self._inner.to_str(pretty=True))
@@ -124,7 +124,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """Read a `tokenizer.json` that `save` wrote."""
+        """Load a `tokenizer.json` that `save` wrote."""
         hf, name = import_tokenizers(), os.fspath(path)
         text = read_text(name)
         if why := _find_fault(text):
@@ -151,7 +151,7 @@ def train_tokenizer(
     form: Form = "NFC",
     min_count: int = 1,
 ) -> Tokenizer:
-    """A tokenizer made from `texts`; the same texts give the same one.
+    """Train a tokenizer on `texts`; the same texts give the same one.
 
     >>> tokenizer = train_tokenizer(["介绍一下西安", "介绍一下北京"], kind="characters")
     >>> tokenizer.decode(tokenizer.encode("西安 北京")), tokenizer.vocab_size
@@ -190,7 +190,7 @@ def train_tokenizer(
 
 
 def _build(hf: Any, kind: str, lowercase: bool, form: str) -> Any:
-    """A tokenizer with every step but no vocabulary yet."""
+    """An untrained tokenizer: every step, no vocabulary."""
     shape = {"NFC": hf.normalizers.NFC, "NFKC": hf.normalizers.NFKC}[form]
     # lower case may take a letter apart: İ
     steps = [shape(), hf.normalizers.Lowercase(), shape()] if lowercase else [shape()]
@@ -212,7 +212,7 @@ def _build(hf: Any, kind: str, lowercase: bool, form: str) -> Any:
 
 
 def _list_steps(inner: Any) -> dict[str, Any]:
-    """What a tokenizer does, as its file says it, whatever its vocabulary is."""
+    """The configuration of a tokenizer, without its vocabulary."""
     content: dict[str, Any] = json.loads(inner.to_str())
     return {**content, "model": {k: v for k, v in content["model"].items() if k not in ("vocab", "merges")}}
 
@@ -228,7 +228,7 @@ def _is_ours(hf: Any, inner: Any) -> bool:
 
 
 def import_tokenizers() -> Any:
-    """HF tokenizers, or how to have it."""
+    """Import Hugging Face tokenizers; the error says how to install it."""
     try:
         import tokenizers
     except ImportError:
@@ -248,7 +248,7 @@ def _check_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def read_text(name: str) -> str:
-    """The text of a file of a tokenizer, which is a file, of UTF-8 and no larger than any."""
+    """Read a tokenizer's file, which must be of UTF-8 and not too large."""
     try:
         # to open a pipe could take forever
         if not stat.S_ISREG(os.stat(name).st_mode):

@@ -1,4 +1,4 @@
-"""How the phrasebook's sentences are said politely, plainly or rudely."""
+"""Polite, plain and rude versions of the phrasebook's sentences."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ COMMANDS: dict[Language, Frames] = {
 
 
 def strip_tones(texts: list[str], language: Language, chance: random.Random) -> list[str]:
-    """Each sentence of the phrasebook without its courtesy; half of those that can be are a command.
+    """Each sentence of the phrasebook without polite phrases; half of those that can be are a command.
 
     >>> strip_tones(["please give me five cups of tea", "excuse me , where is the bank"], "en", random.Random(1))
     ['give me five cups of tea', 'tell me where the bank is']

@@ -1,4 +1,4 @@
-"""WordPiece, the tokenizer of BERT, out of tokenizer.json or vocab.txt: https://arxiv.org/abs/1810.04805."""
+"""WordPiece, BERT's tokenizer of subwords, out of tokenizer.json or vocab.txt: https://arxiv.org/abs/1810.04805."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SIGNS = 2**16
 
 
 class WordPiece(Tokenizer):
-    """Text as the word pieces of a BERT, and back.
+    """A WordPiece tokenizer: text to the subwords of a BERT and back.
 
     >>> vocab = {token: number for number, token in enumerate([*SPECIAL, "look", "##ing", "there", "!"])}
     >>> tokenizer = WordPiece.from_vocab(vocab)
@@ -49,17 +49,17 @@ class WordPiece(Tokenizer):
         return int(self._size)
 
     def frame(self, ids: Sequence[int], other: Sequence[int] | None = None) -> list[int]:
-        """[CLS] ids [SEP], and with another text its ids and [SEP] behind."""
+        """Add the special tokens: [CLS] ids [SEP], and with another text its ids and [SEP] behind."""
         first = [self.cls_id, *ids, self.sep_id]
         return first if other is None else [*first, *other, self.sep_id]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, pieces joined and spaces before punctuation taken out; [PAD], [CLS] and [SEP] are not."""
+        """The text of `ids`, subwords joined, no spaces before punctuation, without [PAD], [CLS] and [SEP]."""
         left_out = (self.pad_id, self.cls_id, self.sep_id)
         return str(self._inner.decoder.decode([self._find_token(x) for x in map(int, ids) if x not in left_out]))
 
     def list_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as its vocabulary has it: what goes on within a word begins with ##."""
+        """Each id as its vocabulary has it: a subword within a word begins with ##."""
         return [self._find_token(int(number)) for number in ids]
 
     def _find_token(self, number: int) -> str:
@@ -73,14 +73,14 @@ class WordPiece(Tokenizer):
         cls, vocab: Mapping[str, int], *, lowercase: bool = True, strip_accents: bool | None = None,
         handle_chinese_chars: bool = True, clean_text: bool = True, longest: int = 100,
     ) -> WordPiece:  # fmt: skip
-        """A tokenizer of these pieces; `strip_accents` None does so in lower case, words past `longest` are [UNK]."""
+        """A tokenizer of this vocabulary; `strip_accents` None is as `lowercase`, words past `longest` are [UNK]."""
         if why := _find_fault(vocab):
-            raise RegardError(f"vocab is none of a WordPiece: {why}.")
+            raise RegardError(f"vocab is not of a WordPiece: {why}.")
         return cls(_build(vocab, lowercase, strip_accents, handle_chinese_chars, clean_text, longest))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> WordPiece:
-        """Read the tokenizer of a BERT: its folder, its tokenizer.json, or its vocab.txt.
+        """Load the tokenizer of a BERT: its folder, its tokenizer.json, or its vocab.txt.
 
         tokenizer_config.json beside it decides on lower case, accents and Chinese, as it does in transformers; what it
         does not say is as tokenizer.json has it, or else in lower case. Padding and truncation are for batches, and are
@@ -102,7 +102,7 @@ class WordPiece(Tokenizer):
 
 
 def open_tokenizer(file: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer that a file holds, or the folder of one: a `WordPiece`, or one that `train_tokenizer` made.
+    """Load the tokenizer of a file or a folder: a `WordPiece`, or one that `train_tokenizer` made.
 
     >>> import tempfile
     >>> from regard.data import train_tokenizer
@@ -150,7 +150,7 @@ def _build(
 
 
 def _read_settings(file: pathlib.Path) -> dict[str, Any]:
-    """What tokenizer_config.json says of cleaning, where there is one."""
+    """The normalisation that tokenizer_config.json sets, where there is one."""
     if not file.exists():
         return {}
     try:
@@ -173,13 +173,13 @@ def _check_options(found: Mapping[str, Any], where: str) -> None:
 
 
 def _read_lines(text: str) -> tuple[dict[str, int], dict[str, Any]]:
-    """The pieces of vocab.txt, one a line; of two the same, the later has the id."""
+    """The vocabulary of vocab.txt, a subword per line; of two the same, the later has the id."""
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     return {token: number for number, token in enumerate(lines)}, {}
 
 
 def _read_json(text: str) -> tuple[dict[str, int], dict[str, Any]]:
-    """The vocabulary of tokenizer.json and how it cleans; steps that no BERT has are faults."""
+    """The vocabulary and normalisation of tokenizer.json; steps that no BERT has are faults."""
     try:
         content = json.loads(text)
         model, cleaning, cut = content["model"], content["normalizer"], content["pre_tokenizer"]
@@ -209,7 +209,7 @@ def _read_json(text: str) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def _find_fault(vocab: Mapping[str, int]) -> str | None:
-    """Why these are no pieces of a BERT."""
+    """Why this is no vocabulary of a BERT."""
     if not all(type(number) is int for number in vocab.values()):
         return "vocab must give each piece an id"
     if any(SURROGATE.search(token) for token in vocab):

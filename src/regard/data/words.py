@@ -1,4 +1,4 @@
-"""Text as words and back, near to how treebanks of English cut it; other scripts by the letter or at spaces."""
+"""Word tokenization by rules, near to treebanks of English, and back to text; other scripts by characters or spaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Word = tuple[str, int, int]
 
 
 def cut_words(text: str) -> list[Word]:
-    """The words of a text, each with where it starts and stops.
+    """Split a text into words, each with where it starts and stops.
 
     >>> [word for word, _, _ in cut_words("I can't stop, it's 10:30.")]
     ['I', 'ca', "n't", 'stop', ',', 'it', "'s", '10:30', '.']
@@ -67,7 +67,7 @@ WIDE = re.compile(rf"[{HAN}\u3001-\u3003\u3008-\u301f\uff00-\uffef]")
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Words as one writes them: spaces between, but none before a comma or behind a bracket.
+    """Join words to a text (detokenize): spaces between, but none before a comma or behind a bracket.
 
     >>> join_words(["I", "ca", "n't", "stop", "(", "it", "'s", '"', "fun", '"', ")", "."])
     'I can\\'t stop (it\\'s "fun").'

@@ -1,4 +1,4 @@
-"""Whole models, ready to fit; each is imported when first named, since some need an extra."""
+"""Models: encoders, encoder-decoders, kernel regression; each imported when first named, since some need an extra."""
 
 from __future__ import annotations
 

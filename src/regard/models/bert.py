@@ -1,4 +1,4 @@
-"""BERT out of a folder of Hugging Face's: https://arxiv.org/abs/1810.04805."""
+"""BERT, loaded from a Hugging Face folder: https://arxiv.org/abs/1810.04805."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.models.bert_folder import (
     check_doubles,
     check_entries,
     list_weights,
-    make_config,
+    make_bert_config,
     name_tensors,
     read_entries,
     read_shapes,
@@ -31,7 +31,7 @@ __all__ = ["Bert", "Config", "find_padding"]
 
 
 class Bert(Encoder):
-    """The encoder of BERT, which reads folders as Hugging Face has them.
+    """The encoder of BERT, loaded from folders as Hugging Face has them.
 
     >>> model = Bert(Config(vocab_size=9, num_hiddens=8, ffn_num_hiddens=16, num_heads=2, num_layers=1)).eval()
     >>> model(torch.tensor([[2, 5, 3, 0]]), torch.tensor([[1, 1, 1, 0]])).shape
@@ -48,13 +48,13 @@ class Bert(Encoder):
         attention_mask: Tensor | None = None,
         token_type_ids: Int[Tensor, "batch positions"] | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        """Hidden states; `attention_mask` is 1 or True at tokens and 0 or False at padding, wherever that stands."""
+        """The hidden states; `attention_mask` is 1 or True at tokens and 0 or False at padding, wherever that is."""
         lens, mask = find_padding(input_ids, attention_mask)
         return self.encode(input_ids, lens, types=token_type_ids, mask=mask)
 
     @classmethod
     def from_pretrained(cls, folder: Folder, device: str | torch.device = "cpu") -> Self:
-        """The model in a local folder of Hugging Face's, or in one that `save_pretrained` wrote.
+        """Load the model from a local Hugging Face folder, or from one that `save_pretrained` wrote.
 
         It reads `BertModel` and the models for pre-training, masked words, token classification and sequence
         classification; what it has of a pooler and heads is as the weights have it. Each tensor is used, or is known
@@ -69,7 +69,7 @@ class Bert(Encoder):
         check_entries(place / CONFIG, entries)
         files = list_weights(place)
         shapes = read_shapes(files)
-        config = make_config(place / CONFIG, entries, shapes)
+        config = make_bert_config(place / CONFIG, entries, shapes)
         names = name_tensors(place, config, shapes)
         with torch.device("meta"):
             model = cls.from_config(config).to(torch.float32)
@@ -97,7 +97,7 @@ class Bert(Encoder):
 
 
 def find_padding(ids: Tensor, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """A mask of 1 and 0 as lengths, where all padding is at the end, or else as truths; as nothing, where none is.
+    """An attention mask of 1 and 0 as lengths, where all padding is at the end, else as booleans; None without padding.
 
     >>> find_padding(torch.ones(2, 3), torch.tensor([[1, 1, 0], [1, 1, 1]]))
     (tensor([2, 3]), None)

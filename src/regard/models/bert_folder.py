@@ -1,4 +1,4 @@
-"""The files of a BERT as Hugging Face has them: what its config says, and where each of its weights belongs."""
+"""The files of a BERT as Hugging Face has them: its config, and which of its weights is which of ours."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ DOUBLES = {
 
 
 def read_entries(place: pathlib.Path) -> dict[str, Any]:
-    """What config.json of a local folder says."""
+    """Read config.json of a local folder."""
     check_folder(place)
     with open_file(place / CONFIG, "name a folder of a Hugging Face checkpoint") as opened:
         return read_object(opened, place / CONFIG, MOST_CONFIG_BYTES, RESTORE, RESTORE)
 
 
 def check_entries(file: pathlib.Path, entries: Mapping[str, Any]) -> None:
-    """Complain of what is no BERT, or one of another make."""
+    """Check that a config is of a plain BERT."""
     kind = entries.get("model_type")
     if kind != "bert":
         raise name_fault(file, f"has the model_type {kind!r:.40}", "Bert reads folders of the model_type 'bert'")
@@ -75,7 +75,7 @@ def check_entries(file: pathlib.Path, entries: Mapping[str, Any]) -> None:
 
 
 def list_weights(place: pathlib.Path) -> list[pathlib.Path]:
-    """The files of the weights, which are safetensors: one, or those that an index names."""
+    """The safetensors files of the weights: one, or the shards that an index names."""
     if (place / WEIGHTS).exists() or not (place / INDEX).exists():
         if not (place / WEIGHTS).exists() and [*place.glob("*.bin")]:
             raise name_fault(place, "has its weights as a pickle", "save them as model.safetensors")
@@ -101,7 +101,7 @@ def _reading(file: pathlib.Path) -> Iterator[None]:
 
 
 def read_shapes(files: list[pathlib.Path]) -> dict[str, Any]:
-    """The shape of each tensor by its plain name; what has no numbers of a weight is refused."""
+    """The shape of each tensor by its plain name; a weight that is of no floating-point dtype is refused."""
     shapes: dict[str, Any] = {}
     for file in files:
         with open_file(file, "Bert reads safetensors, no pickles") as opened, _reading(file):
@@ -118,7 +118,7 @@ def read_shapes(files: list[pathlib.Path]) -> dict[str, Any]:
 
 
 def read_weights(files: list[pathlib.Path]) -> dict[str, Tensor]:
-    """All tensors by their plain names."""
+    """Load all tensors, by their plain names."""
     found: dict[str, Tensor] = {}
     for file in files:
         with open_file(file, RESTORE) as opened, _reading(file):
@@ -127,13 +127,13 @@ def read_weights(files: list[pathlib.Path]) -> dict[str, Tensor]:
 
 
 def _plain(name: str) -> str:
-    """A tensor's name without the model it is part of, and norms as they are called today."""
+    """A tensor's name without the prefix of its model, and layer norms by their names of today."""
     name = name.removeprefix("bert.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def make_config(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[str, Any]) -> Config:
-    """What the model is made of; a pooler and heads are there where their weights are."""
+def make_bert_config(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[str, Any]) -> Config:
+    """The `Config` of a BERT; it has a pooler and heads where the folder has their weights."""
     sizes = _read_sizes(file, entries, shapes)
     is_labelled, has_next = "classifier.weight" in shapes, "cls.seq_relationship.weight" in shapes
     head = "words" if any(name.startswith("cls.predictions.") for name in shapes) else "none"
@@ -155,7 +155,7 @@ def make_config(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[
 
 
 def _read_sizes(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes as config.json has them, which must be those of the weights: others could take forever, or all memory."""
+    """The sizes of config.json, which must be those of the weights: others could take forever, or all memory."""
     sizes: dict[str, Any] = {}
     for ours, theirs in SIZES.items():
         value = entries.get(theirs)
@@ -178,7 +178,7 @@ def _read_sizes(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping[
 
 
 def _name_head(file: pathlib.Path, kinds: Any) -> str:
-    """What the weights called classifier are for, which they do not say themselves."""
+    """The head whose weights are called classifier, by the architectures that config.json names."""
     heads = {"BertForTokenClassification": "tags", "BertForSequenceClassification": "classes"}
     found = (
         [heads[kind] for kind in kinds if isinstance(kind, str) and kind in heads] if isinstance(kinds, list) else []
@@ -199,7 +199,7 @@ def _read_labels(file: pathlib.Path, entries: Mapping[str, Any], shapes: Mapping
 
 
 def name_tensors(place: pathlib.Path, config: Config, shapes: Mapping[str, Any]) -> dict[str, str]:
-    """The tensor of the folder for each of ours; one that is missing, or that has no place, is refused by name."""
+    """The name in the folder of each of our tensors; one that is missing, or that has no place, is refused by name."""
     # a bias that has two names may be saved under either
     bias = "cls.predictions.bias" if "cls.predictions.bias" in shapes else "cls.predictions.decoder.bias"
     names = {
@@ -232,7 +232,7 @@ def name_tensors(place: pathlib.Path, config: Config, shapes: Mapping[str, Any])
 
 
 def check_doubles(place: pathlib.Path, tensors: Mapping[str, Tensor]) -> None:
-    """Complain of a tensor that should be the same as another, and is not."""
+    """Check that tied weights that are stored twice are equal."""
     for name, other in DOUBLES.items():
         if name in tensors and other in tensors and not torch.equal(tensors[name], tensors[other]):
             raise name_fault(place, f"has a {name} that is not its {other}", "regard reads models that tie the two")

@@ -1,4 +1,4 @@
-"""What the configs of models share: fields of known kinds and names, presets, and the way back from JSON."""
+"""Configs of models: documented fields of known types and values, presets, and conversion from JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def setting(
     default: Any, help: str, names: Collection[str] = (), *, least: int = 1, most: int | None = None,
     span: str = "[0, 1)", since: int = 1,
 ) -> Any:  # fmt: skip
-    """A field of a config with what it is, in a line, and what it may be: one of `names`, a count, a number in `span`.
+    """A field of a config, with its help in a line, and what it may be: one of `names`, a count, a number in `span`.
 
     >>> @dataclass(frozen=True)
     ... class Config(ModelConfig):
@@ -41,7 +41,7 @@ def setting(
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a model is made of, in numbers and names, so that JSON can hold it: a subclass has a `setting` for each.
+    """The base of models' configs: numbers and names that JSON can hold, each declared by `setting`.
 
     >>> @dataclass(frozen=True)
     ... class Config(ModelConfig):
@@ -62,7 +62,7 @@ class ModelConfig:
 
     @classmethod
     def preset(cls, name: str, *sizes: Any, **changes: Any) -> Self:
-        """One of `presets`, with changes; `sizes` are the first fields, in their order."""
+        """A config of one of `presets`, with changes; `sizes` are the first fields, in their order."""
         if name not in cls.presets:
             raise RegardError(f"Config preset must be one of {', '.join(map(repr, cls.presets))}, got {name!r}.")
         given = dict(zip((one.name for one in fields(cls)), sizes, strict=False))
@@ -70,12 +70,12 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` gave, as after a way through JSON."""
+        """The config that `dataclasses.asdict` gave, also after JSON, which has no tuples."""
         return make_config(cls, entries)
 
 
 def list_values(of: Field[Any], kind: Any) -> str:
-    """What a setting of this type may be, without a space in it.
+    """The values that a setting of this type may have, without a space in it.
 
     >>> list_values(setting(None, "reach", least=0), int | tuple[int, int] | None)
     '>=0|[>=0,>=0]|null'
@@ -93,7 +93,7 @@ def list_values(of: Field[Any], kind: Any) -> str:
 
 
 def check_fields(config: Any) -> None:
-    """Complain unless each `setting` of a dataclass is of its type and among what it may be."""
+    """Check that each `setting` of a dataclass is of its type and among what it may be."""
     kinds = get_type_hints(type(config))
     for one in fields(config):
         name, value, kind = one.name, getattr(config, one.name), kinds[one.name]
@@ -120,7 +120,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def list_parts(of: Any) -> list[Any]:
-    """What stands in a tuple, and in tuples in it, or in a type.
+    """The parts of a tuple and of tuples in it, or of the type of such.
 
     >>> list_parts((1, (2, 3))), list_parts(tuple[float, ...] | None)[0], list_parts("ab")
     ([1, 2, 3], <class 'float'>, ['ab'])
@@ -130,7 +130,7 @@ def list_parts(of: Any) -> list[Any]:
 
 
 def _check_part(name: str, part: Any, is_float: bool, limits: Mapping[str, Any]) -> None:
-    """Complain of a number or a name that a setting may not be."""
+    """Check a number or a name of a setting."""
     names, least, most, span = (limits[key] for key in ("names", "least", "most", "span"))
     if isinstance(part, str):
         if names and part not in names:
@@ -149,19 +149,19 @@ def _check_part(name: str, part: Any, is_float: bool, limits: Mapping[str, Any])
 
 
 def check_heads(num_hiddens: int, num_heads: int) -> None:
-    """Complain unless each head has as much of the width as the others."""
+    """Check that num_hiddens is a multiple of num_heads."""
     if num_hiddens % num_heads:
         raise RegardError(f"Config num_hiddens={num_hiddens} must be a multiple of num_heads={num_heads}.")
 
 
 def check_directions(num_hiddens: int, is_bidirectional: bool) -> None:
-    """Complain unless both directions of a GRU have as many of the hidden units."""
+    """Check that num_hiddens is even where a GRU is bidirectional."""
     if is_bidirectional and num_hiddens % 2:
         raise RegardError(f"Config num_hiddens must be even for a GRU in both directions, got {num_hiddens}.")
 
 
 def check_inputs(config: Any, of_ids: Mapping[str, Any]) -> None:
-    """Complain of a config whose `inputs` are of one kind and whose settings are for the other.
+    """Check that a config sets nothing that is for `inputs` of the other kind.
 
     `of_ids` are settings that only ids have, each with what it is where there are none.
     """
@@ -177,7 +177,7 @@ def check_inputs(config: Any, of_ids: Mapping[str, Any]) -> None:
 
 
 def make_config(kind: type[T], entries: Mapping[str, Any]) -> T:
-    """A config of what `dataclasses.asdict` gave, as after a way through JSON: lists are tuples again."""
+    """The config that `dataclasses.asdict` gave, also after JSON: lists are tuples again."""
     settings = fields(kind)  # type: ignore[arg-type]
     known = [one.name for one in settings]
     for name in entries:

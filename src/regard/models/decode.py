@@ -1,4 +1,4 @@
-"""Sentences out of a decoder, for a batch at once: greedily, by drawing, by beam search."""
+"""Decoding (text generation), a batch at once: greedy, sampling, beam search with a length penalty."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from regard.core import RegardError
 
 
 class State(Protocol):
-    """What a decoder carries from step to step, one row for each sentence or beam.
+    """The state of a decoder between steps, one row for each sentence or beam.
 
     `Seq2SeqState` is one; a Transformer's holds its caches, whose `reorder` does what `take` needs.
     """
 
     @property
     def device(self) -> torch.device:
-        """Where tokens and rows are to lie."""
+        """The device of tokens and rows."""
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
 
     def take(self, rows: Int[Tensor, " rows"]) -> Self:
         """The state whose row i is row `rows[i]` of this one, which is not used any more.
@@ -35,7 +35,7 @@ class State(Protocol):
 
 
 class Decoder(Protocol):
-    """Whatever makes logits of the next token, and the next state, of the last token of each row and the state."""
+    """A decoder: of the last token of each row and the state, the logits of the next token and the next state."""
 
     def __call__(
         self, X: Int[Tensor, "rows 1"], state: Any, /
@@ -44,7 +44,7 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A sentence for each row of the state: `tokens` up to and with `eos`, without `bos`, then `pad`.
+    """The decoded sentences, one for each row of the state: `tokens` up to and with `eos`, without `bos`, then `pad`.
 
     `lengths` counts the tokens, `eos` too. `scores` are log-probabilities, a beam's divided by its length penalty.
     """
@@ -60,7 +60,7 @@ class Decoded:
 
 @torch.no_grad()
 def decode_greedily(decoder: Decoder, state: State, *, bos: int, eos: int, pad: int, max_len: int) -> Decoded:
-    """The most likely token at every step.
+    """Greedy decoding: the most likely token at every step.
 
     >>> from regard.models.seq2seq import Config, Seq2Seq
     >>> model = Seq2Seq.from_config(Config(10, 10, 4, 8, 1)).eval()
@@ -87,7 +87,7 @@ def sample(
     top_k: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Decoded:
-    """A token drawn at every step by softmax(logits / temperature), from the `top_k` most likely alone where given.
+    """Sampling: a token drawn at every step by softmax(logits / temperature), from the `top_k` most likely where given.
 
     >>> from regard.models.seq2seq import Config, Seq2Seq
     >>> model = Seq2Seq.from_config(Config(10, 10, 4, 8, 1)).eval()
@@ -120,7 +120,7 @@ def sample(
 def search_beam(
     decoder: Decoder, state: State, *, bos: int, eos: int, pad: int, max_len: int, beam: int = 5, alpha: float = 0.6
 ) -> Decoded:
-    """The best sentence of a search that follows the `beam` most likely beginnings.
+    """Beam search: the best sentence among those that follow the `beam` most likely beginnings.
 
     >>> from regard.models.seq2seq import Config, Seq2Seq
     >>> model = Seq2Seq.from_config(Config(10, 10, 4, 8, 1)).eval()
@@ -175,7 +175,7 @@ def search_beam(
 
 
 class _Found:
-    """The best sentence so far of each row."""
+    """The best hypothesis so far of each row."""
 
     def __init__(self, batch: int, max_len: int, pad: int, device: torch.device) -> None:
         self.tokens = torch.full((batch, max_len), pad, device=device)
@@ -185,7 +185,7 @@ class _Found:
         self.ends = torch.zeros_like(self.lengths)
 
     def offer(self, rows: Tensor, scores: Tensor, tokens: Tensor) -> None:
-        """Keep those that are better; they are never shorter than what was there."""
+        """Keep the hypotheses that are better; they are never shorter than what was there."""
         self.scores = self.scores.to(scores.dtype)
         is_better = scores > self.scores[rows]
         chosen, length = rows[is_better], tokens.shape[1]
@@ -206,7 +206,7 @@ def _walk(
     pad: int,
     max_len: int,
 ) -> Decoded:
-    """One token after another: `choose` is given the scores of open sentences with each token, and which."""
+    """Decode token by token: `choose` is given the scores of open sentences with each token, and which."""
     _check("decode", state, max_len)
     rows = torch.arange(len(state), device=state.device)
     tokens = rows.new_full((len(rows), max_len), pad)
@@ -243,7 +243,7 @@ def _step(decoder: Decoder, last: Tensor, state: State, bos: int, eos: int, pad:
 
 
 def _follow(state: State, rows: Tensor) -> State:
-    """`state.take(rows)`, and nothing where all stays."""
+    """`state.take(rows)`, or the state itself where nothing moves."""
     is_same = len(rows) == len(state) and torch.equal(rows, torch.arange(len(rows), device=rows.device))
     return state if is_same else state.take(rows)
 

@@ -1,4 +1,4 @@
-"""A model that reads: a label for each word, for a sequence, words that were hidden, or vectors of its text.
+"""An encoder (Transformer, GRU or CNN) with a head: tags, classes, masked words, or none; and pooling to a vector.
 
 Its Transformer is https://arxiv.org/abs/1706.03762, its heads those of https://arxiv.org/abs/1810.04805.
 """
@@ -44,7 +44,7 @@ _HEADS = ("pooling.", "output.", "words.", "next_sentence.")
 
 
 class Encoder(Pretrained):
-    """A reader of sequences, and what it says of them.
+    """An encoder of sequences, with a head for what it predicts.
 
     >>> model = Encoder(Config.preset("tiny", vocab_size=100, head="tags", labels=("NOUN", "VERB", "X"))).eval()
     >>> ids, lens = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([3, 4])
@@ -117,7 +117,7 @@ class Encoder(Pretrained):
         types: Int[Tensor, "batch positions"] | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """What the head says: hidden states, (batch, positions, labels), (batch, labels), (batch, positions, vocab)."""
+        """The head's output: hidden states, (batch, positions, labels), (batch, labels), (batch, positions, vocab)."""
         hidden = self.encode(ids, valid_lens, spelling=spelling, types=types, mask=mask)
         return self._read_out(hidden, find_valid(self, hidden, valid_lens, mask))
 
@@ -130,7 +130,7 @@ class Encoder(Pretrained):
         types: Int[Tensor, "batch positions"] | None = None,
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        """Hidden states; rows of padding are zeros. `types` None means all are of type 0."""
+        """The hidden states; rows of padding are zeros. `types` None means all are of type 0."""
         check_given(self, self.config.inputs, ids, self.embedding)
         # all layers ask for the same lengths
         assert_range(valid_lens, 0, ids.shape[1])
@@ -152,7 +152,7 @@ class Encoder(Pretrained):
         self, hidden: Float[Tensor, "batch positions num_hiddens"], valid_lens: Tensor | None = None, *,
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch num_hiddens"]:  # fmt: skip
-        """One vector for each sequence, by `config.pooling`; of none at all zeros, before the pooler."""
+        """Pool each sequence into one vector, by `config.pooling`; an empty one into zeros, before the pooler."""
         check_rows(self, hidden, "hidden", "num_hiddens", self.config.num_hiddens)
         return self._pool(hidden, find_valid(self, hidden, valid_lens, mask))
 
@@ -160,12 +160,12 @@ class Encoder(Pretrained):
         self, hidden: Float[Tensor, "batch positions num_hiddens"], valid_lens: Tensor | None = None, *,
         mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """What the head says of hidden states."""
+        """The head's output for hidden states."""
         check_rows(self, hidden, "hidden", "num_hiddens", self.config.num_hiddens)
         return self._read_out(hidden, find_valid(self, hidden, valid_lens, mask))
 
     def predict_words(self, hidden: Float[Tensor, "*positions num_hiddens"]) -> Float[Tensor, "*positions vocab"]:
-        """Logits of the word at each position; of chosen rows where only some are asked for."""
+        """Masked language modelling: logits of the word at each position, or of chosen rows alone."""
         if self.words is None:
             raise RegardError(f"Encoder with head={self.config.head!r} predicts no words: make it with head='words'.")
         out: Tensor = self.words(hidden, self.embedding.weight)
@@ -175,7 +175,7 @@ class Encoder(Pretrained):
         self, hidden: Float[Tensor, "batch positions num_hiddens"], valid_lens: Tensor | None = None, *,
         mask: Tensor | None = None,
     ) -> Float[Tensor, "batch 2"]:  # fmt: skip
-        """Logits of the second text being the one that follows the first, and of its being another."""
+        """Next-sentence prediction: logits of the second text following the first, and of its being another."""
         if self.next_sentence is None:
             raise RegardError("Encoder has no head for the next sentence: make it with has_next=True.")
         out: Tensor = self.next_sentence(self.pool(hidden, valid_lens, mask=mask))
@@ -183,7 +183,7 @@ class Encoder(Pretrained):
 
     @torch.no_grad()
     def adopt(self, other: Encoder) -> list[str]:
-        """Take over the weights of another's trunk, all but its heads; gives the names of those that stay as they were.
+        """Copy the weights of another encoder but for its heads; returns the names of weights that stay as they were.
 
         The trunks must be of the same make; letters and types may be new.
         """
@@ -208,7 +208,7 @@ class Encoder(Pretrained):
 
     @property
     def attention_weights(self) -> dict[str, tuple[Tensor | None, ...]]:
-        """Those of the last call: "encoder", one for each layer of attention, and "pooling", where it learns."""
+        """The attention weights of the last call: "encoder", one for each layer, and "pooling", where it learns."""
         blocks = [x for x in self.layers if isinstance(x, EncoderBlock)]
         pooling = () if self.pooling is None else (self.pooling.attention_weights,)
         return {"encoder": tuple(x.attention_weights for x in blocks), "pooling": pooling}
@@ -220,7 +220,7 @@ class Encoder(Pretrained):
             raise RegardError(f"Encoder with num_characters={config.num_characters} {have}.")
         if spelling is not None:
             self._check_shape("spelling", spelling, ids)
-            # not to sum, in gradients, what stands behind the end in an order of its own
+            # spellings of padding would be summed into gradients, in an order that follows from the padding
             spelling = clear_padding(spelling, valid)
         if config.inputs == "vectors":
             # whatever stands in padding would reach the gradient of the layer
@@ -247,7 +247,7 @@ class Encoder(Pretrained):
         return out
 
     def _hide(self, ids: Tensor, spelling: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Words taken for <unk>, and tokens for <mask>, some of them."""
+        """Word and token dropout: some ids become <unk>, some <mask>."""
         words = ids > UNK
         if self.config.word_dropout:
             ids = ids.masked_fill((torch.rand(ids.shape, device=ids.device) < self.config.word_dropout) & words, UNK)
@@ -265,7 +265,7 @@ class Encoder(Pretrained):
             )
 
     def _walk(self, X: Tensor, valid_lens: Tensor | None, mask: Tensor | None, valid: Tensor | None) -> Tensor:
-        """Through layers that take neighbours as they come: tokens move up to where padding stands between them."""
+        """Apply layers that have no mask (GRU, CNN): tokens move up to where padding stands between them, then back."""
         back = None
         if mask is not None and valid is not None:
             order = (~valid).long().argsort(dim=1, stable=True)
@@ -312,5 +312,5 @@ def _build_layers(config: Config) -> list[nn.Module]:
 
 
 def _take(rows: Tensor, order: Tensor) -> Tensor:
-    """Rows of each sequence in this order."""
+    """The rows of each sequence in this order."""
     return rows.gather(1, order[..., None].expand(rows.shape))

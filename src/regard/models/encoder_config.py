@@ -1,4 +1,4 @@
-"""What an `Encoder` is made of."""
+"""The config of an `Encoder`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OF_IDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """What an `Encoder` is made of, in numbers and names, so that it can be written as JSON.
+    """The config of an `Encoder`, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716, head="tags", labels=("NOUN", "VERB")).num_hiddens
     128
@@ -78,7 +78,7 @@ class Config(ModelConfig):
     spelling: str = setting("both", "how a word's characters are read: by a CNN, by hashed n-grams, or both", SPELLINGS)
     num_grams: int = setting(20_000, "hash buckets for character n-grams", least=2, most=MOST)
     kernel_size: int = setting(3, "kernel size of the convolutions, odd; cnn only")
-    is_bidirectional: bool = setting(True, "whether the GRU reads both ways, num_hiddens / 2 units each; gru only")
+    is_bidirectional: bool = setting(True, "bidirectional GRU, num_hiddens / 2 units each way; gru only")
     dropout: float = setting(0.1, "dropout after each sublayer and before the output layer")
     embed_dropout: float = setting(0.1, "dropout on the embeddings")
     attention_dropout: float = setting(0.0, "dropout on the attention weights; attention only")
@@ -90,7 +90,7 @@ class Config(ModelConfig):
     has_embed_norm: bool = setting(False, "layer norm on the embeddings, as in BERT")
     scales_embedding: bool = setting(True, "multiply embeddings by sqrt(num_hiddens), as the Transformer does")
     start_std: float = setting(
-        0.0, "standard deviation of the initial embeddings; 0 is 1 / sqrt(num_hiddens)", span="[0, 10)"
+        0.0, "std of the initial embeddings; 0 is 1 / sqrt(num_hiddens), or 0.02 if not scaled", span="[0, 10)"
     )
     position: str = setting("sinusoidal", "positional encoding; attention only", POSITIONS)
     max_len: int = setting(512, "maximum number of positions; a limit only where position=learned", most=MOST)
@@ -107,7 +107,7 @@ class Config(ModelConfig):
     inputs: str = setting("ids", "what is read: ids of a vocabulary, or vectors", INPUTS, since=2)
     input_size: int = setting(0, "width of the vectors that are read; 0 for ids", least=0, since=2)
     window: int | tuple[int, int] | None = setting(
-        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
+        None, "window of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
     )
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS
@@ -124,7 +124,7 @@ class Config(ModelConfig):
         if self.kernel_size % 2 == 0:
             raise RegardError(f"Config kernel_size must be odd, got {self.kernel_size}.")
         if self.inputs == "vectors" and self.head == "words":
-            raise RegardError("Config head='words' guesses ids, and inputs='vectors' have none: take another head.")
+            raise RegardError("Config head='words' predicts ids, and inputs='vectors' have none: take another head.")
         if self.inputs == "ids" and self.pad_id >= self.vocab_size:
             raise RegardError(
                 f"Config pad_id must lie in the vocabulary, 0 to {self.vocab_size - 1}, got {self.pad_id}."
@@ -142,5 +142,5 @@ class Config(ModelConfig):
 
     @property
     def needs_pooling(self) -> bool:
-        """Whether what the pooling learns is of use."""
+        """Whether what the pooling learns is used."""
         return self.head == "classes" or self.has_next or self.has_pooler

@@ -1,4 +1,4 @@
-"""Files of safetensors and JSON, read with suspicion: what is wrong is seen before time or memory is spent on it."""
+"""Files of safetensors and JSON that are not trusted: checked before time or memory is spent on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_CHARACTERS = 200
 
 
 def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> RegardError:
-    """The error of a file as one line of at most 200 characters.
+    """An error about a file, in one line of at most 200 characters.
 
     >>> raise name_fault(pathlib.Path("runs/x/config.json"), "is not JSON", "restore it", "line 1")
     Traceback (most recent call last):
@@ -41,14 +41,14 @@ def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> Re
 
 
 def check_folder(place: pathlib.Path, fix: str = "name one that holds config.json") -> None:
-    """Complain of what is no folder."""
+    """Check that a folder is there."""
     if not place.is_dir():
         what = "is a file, not a folder" if place.exists() else "is not a folder on this machine"
         raise name_fault(place, what, f"{fix}; nothing is fetched")
 
 
 def open_file(file: pathlib.Path, fix: str) -> BinaryIO:
-    """A file, which must be one: to open a pipe could take forever."""
+    """Open a file, which must be a regular one: to open a pipe could take forever."""
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise name_fault(file, "is not a file", fix)
@@ -60,7 +60,7 @@ def open_file(file: pathlib.Path, fix: str) -> BinaryIO:
 
 
 def read_json(raw: str | bytes) -> Any:
-    """JSON as its standard has it, each key once; else a ValueError."""
+    """Parse JSON by its standard, each key once; else a ValueError."""
 
     def pair_up(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -81,7 +81,7 @@ def read_json(raw: str | bytes) -> Any:
 
 
 def read_object(opened: BinaryIO, file: pathlib.Path, most: int, large: str, restore: str) -> dict[str, Any]:
-    """The keys of an opened file of JSON, of at most so many bytes; `large` and `restore` are what mends it."""
+    """Read a JSON object from an opened file of at most `most` bytes; `large` and `restore` are the ways out."""
     raw = opened.read(most + 1)
     if len(raw) > most:
         raise name_fault(file, f"has more than {most:,} bytes", large)
@@ -95,7 +95,7 @@ def read_object(opened: BinaryIO, file: pathlib.Path, most: int, large: str, res
 
 
 def write_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """A file of safetensors, with the hash of its numbers among its metadata."""
+    """The bytes of a safetensors file, with a hash of its numbers among its metadata."""
     raw = import_safetensors().torch.save(dict(tensors))
     start = 8 + int.from_bytes(raw[:8], "little")
     numbers = memoryview(raw)[start:]
@@ -108,7 +108,7 @@ def write_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) ->
 
 
 def read_header(opened: BinaryIO, most: int) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """What a file of safetensors says of its tensors, its metadata, and the bytes after them; else a ValueError."""
+    """The header of a safetensors file: its tensors, its metadata, and the bytes after them; else a ValueError."""
     size = os.fstat(opened.fileno()).st_size
     length = int.from_bytes(opened.read(8), "little")
     if size < 8 or length > min(size - 8, most):
@@ -120,7 +120,7 @@ def read_header(opened: BinaryIO, most: int) -> tuple[dict[str, Any], dict[str, 
 
 
 def read_tensors(opened: BinaryIO) -> dict[str, Tensor]:
-    """The tensors as they were written; else a ValueError."""
+    """Load the tensors of a safetensors file, checked by its hash; else a ValueError."""
     opened.seek(0)
     metadata = read_header(opened, os.fstat(opened.fileno()).st_size)[1]
     start = opened.tell()
@@ -146,7 +146,7 @@ def import_safetensors() -> Any:
 
 
 def tell(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

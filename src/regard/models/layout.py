@@ -1,4 +1,4 @@
-"""The folder of a model: its files and what its config.json may say, read without torch: a fault shows at once."""
+"""The folder of a model: its files, and its config.json checked without torch, so that faults show at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Folder = str | os.PathLike[str]
 
 
 def find_model(model_type: Any) -> str | None:
-    """The class of a model as "module:Class", regard's own or one that an installed package declares.
+    """The class of a model_type as "module:Class", regard's own or one that an installed package declares.
 
     >>> find_model("regard-encoder"), find_model("bert")
     ('regard.models.encoder:Encoder', None)
@@ -43,7 +43,7 @@ def find_model(model_type: Any) -> str | None:
 
 
 def read_config(folder: Folder) -> dict[str, Any]:
-    """What config.json in a local folder says; what the task wrote is its "training"."""
+    """Read and check config.json of a local folder; what the task wrote is its "training"."""
     place = pathlib.Path(folder)
     check_folder(place, "name one that a run or save_pretrained wrote")
     file = place / CONFIG

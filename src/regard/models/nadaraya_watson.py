@@ -77,7 +77,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         self.dtype = dtype
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Keep the samples, and find the width where none is given."""
+        """Keep the samples, and choose the bandwidth where no width is given."""
         if self.dtype not in ("float64", "float32"):
             raise RegardError(f'NadarayaWatson dtype must be "float64" or "float32", got {self.dtype!r}.')
         if self.max_fit_samples is not None and not self.max_fit_samples >= 1:
@@ -108,7 +108,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         return out if self.y_.ndim > 1 else out[:, 0]
 
     def weights(self, X: ArrayLike) -> Array:
-        """How much each row of X regards each sample of fit, (rows, samples); for looking at, as it holds them all."""
+        """The attention weights of each row of X for each sample of fit, (rows, samples), all in memory."""
         query = self._read(X)
         samples = self._hold()
         found = np.zeros((len(query), len(self._kept)))
@@ -143,7 +143,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         return self._as_tensor(self.width_)
 
     def _draw(self) -> Samples:
-        """The samples, in an order whose first ones stand for all."""
+        """The samples, shuffled where they are many, so that the first ones stand for all."""
         if len(self.X_) <= min(self.max_fit_samples or GLANCE, GLANCE):
             return self._hold()
         return self._hold(check_random_state(self.random_state).permutation(len(self.X_)))
@@ -200,7 +200,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         return float(n ** (1 / (self.n_features_in_ + 4)))
 
     def _learn(self, slope: Array) -> Array | float:
-        """What times `slope` is the width of least leave-one-out error: one number, or one per feature."""
+        """The factor of `slope` with the least leave-one-out error: one number, or one per feature."""
         samples = self._draw()
         glance = min(samples.most, GLANCE)
         flat = self._as_tensor(slope)
@@ -249,7 +249,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
 
 @dataclass(frozen=True)
 class Samples:
-    """What fit saw, as tensors (n, d), (n, e) and (n,); its leave-one-out error is measured at the first `limit`."""
+    """The samples of fit, as tensors (n, d), (n, e) and (n,); the leave-one-out error is of the first `limit`."""
 
     x: Tensor
     y: Tensor
@@ -265,7 +265,7 @@ class Samples:
         return None if self.weight is None else self.weight.log()
 
     def leave_one_out(self, widths: Tensor, rows: int) -> Tensor:
-        """The mean squared error of predicting each of the first `rows` samples from all others; one per width (d,)."""
+        """The leave-one-out error (mean squared) of the first `rows` samples by all others; one per width (d,)."""
         keys, values, bias = self.x, self.y, self.log_weight
         # a window that reaches nowhere is the diagonal: all may meet but a sample and itself
         mask: Mask = ~Window(0, 0, offset=0)
@@ -285,7 +285,7 @@ class Samples:
 
 
 def _scan_widely(error: Callable[[Array], Array], high: float, step: float) -> tuple[Array, Array]:
-    """The errors on a grid up to `high`, and on as long as they fall."""
+    """The errors on a grid of widths up to `high`, and on as long as they fall."""
     grid = np.arange(LOWEST, high + step, step)
     errors = error(grid)
     # no kernel is sharper than the one that takes the nearest of samples that lie a billionth apart
@@ -296,7 +296,7 @@ def _scan_widely(error: Callable[[Array], Array], high: float, step: float) -> t
 
 
 def _find_valleys(errors: Array) -> Array:
-    """Where errors are no larger than on either side, the lowest first."""
+    """The local minima of the errors, the lowest first."""
     walled = np.pad(errors, 1, constant_values=np.inf)
     valleys = np.flatnonzero((errors <= walled[:-2]) & (errors < walled[2:]))
     # in a flat row of errors the last would do, but the first is smoother

@@ -1,4 +1,4 @@
-"""What models of attention are made of, by the names in their configs."""
+"""Building blocks of attention models, by their names in configs: attention, positional encodings, initial weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.weigh import WEIGHS
 
 
 class Attending(Protocol):
-    """The part of a config that says how a model attends."""
+    """The settings of a config that are about attention."""
 
     @property
     def num_hiddens(self) -> int: ...
@@ -53,7 +53,7 @@ def build_rotary(config: Attending) -> Rotary | None:
 
 
 def encode_positions(config: Attending, dropout: float) -> PositionalEncoding | LearnedPositionalEncoding | None:
-    """What adds positions to embeddings and drops out, if anything adds them."""
+    """Positional encoding that is added to embeddings, sinusoidal or learned, with dropout, if the config has it."""
     if config.position == "sinusoidal":
         return PositionalEncoding(config.num_hiddens, dropout, config.max_len)
     if config.position == "learned":
@@ -62,14 +62,14 @@ def encode_positions(config: Attending, dropout: float) -> PositionalEncoding | 
 
 
 def bias_positions(config: Attending, two_sided: bool) -> RelativeBias | AlibiBias | None:
-    """What adds positions to scores, if anything does."""
+    """Position bias that is added to attention scores, relative or ALiBi, if the config has it."""
     if config.position == "relative":
         return RelativeBias(config.num_heads, two_sided=two_sided)
     return AlibiBias(config.num_heads) if config.position == "alibi" else None
 
 
 def build_window(config: Attending) -> Window | None:
-    """What each position sees of its neighbours, if not all of them."""
+    """The mask of windowed (local) self-attention, if the config has it."""
     if config.window is None:
         return None
     return Window(*(config.window if isinstance(config.window, tuple) else (config.window, config.window)))
@@ -97,7 +97,7 @@ def initialise_vectors(embedding: nn.Linear, std: float) -> None:
 
 
 def check_given(model: nn.Module, name: str, given: Tensor, embedding: nn.Module) -> None:
-    """Complain unless these are (batch, positions) of ids for a table, or vectors for a linear layer."""
+    """Check that the input is (batch, positions) of token ids, or of vectors for a linear layer."""
     if isinstance(embedding, nn.Embedding):
         check_ids(type(model).__name__, name, given, embedding.num_embeddings)
     elif isinstance(embedding, nn.Linear):
@@ -105,7 +105,7 @@ def check_given(model: nn.Module, name: str, given: Tensor, embedding: nn.Module
 
 
 def check_ids(called: str, name: str, ids: Tensor, size: int, last: str = "the last of the vocabulary") -> None:
-    """Complain unless these are (batch, positions) of ids below `size`."""
+    """Check that the input is (batch, positions) of ids below `size`."""
     if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.dtype not in (torch.int64, torch.int32):
         raise RegardError(f"{called} {name} must be int64 or int32 (batch, positions), got {describe(ids)}.")
     # a look at the numbers would make a GPU wait; its own kernel stops at an id that is none

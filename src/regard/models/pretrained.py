@@ -1,4 +1,4 @@
-"""Models as folders in the layout of the Hugging Face hub: config.json and model.safetensors, of this machine alone.
+"""Saving and loading models as local folders in Hugging Face's layout: config.json and model.safetensors.
 
 Nothing is unpickled, evaluated or fetched. A key of config.json that regard does not know is refused, so that none that
 makes others run code (`auto_map` and its like) is ever acted upon. A link is followed, as in the hub's own cache; what
@@ -53,7 +53,7 @@ Model = TypeVar("Model", bound="Pretrained")
 
 
 class Pretrained(nn.Module):
-    """A model that is kept as a folder.
+    """The base of models that are saved to a folder and loaded from it.
 
     >>> import tempfile
     >>> from regard.models.transformer import Config, Transformer
@@ -72,11 +72,11 @@ class Pretrained(nn.Module):
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """A new model, its weights drawn at random."""
+        """A new model, its weights initialised at random."""
         return cls(config)
 
     def save_pretrained(self, folder: Folder, training: Mapping[str, Any] | None = None) -> None:
-        """Write the model, and what a task wants to know of it later as "training" in config.json.
+        """Save the model, and what a task wants to know of it later as "training" in config.json.
 
         Whoever reads the folder meanwhile, or after a stop, finds the old model, the new one, or no config.json.
         """
@@ -111,7 +111,7 @@ class Pretrained(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: Folder, device: str | torch.device = "cpu") -> Self:
-        """The model in a local folder, with its weights on `device`, in evaluation; no random numbers are drawn."""
+        """Load the model from a local folder to `device`, in evaluation mode; no random numbers are drawn."""
         # a missing package is no fault of the folder's
         import_safetensors()
         place, entries = pathlib.Path(folder), read_config(folder)
@@ -167,7 +167,7 @@ def load_pretrained(folder: Folder, device: str | torch.device = ...) -> Any: ..
 def load_pretrained(
     folder: Folder, device: str | torch.device = "cpu", *, kinds: tuple[type[Pretrained], ...] = ()
 ) -> Pretrained:
-    """The model in a local folder, of the class that its config.json names, which is one of `kinds` where given."""
+    """Load a model from a local folder, of the class that its config.json names, one of `kinds` where given."""
     name = read_config(folder)["model_type"]
     if kinds and name not in [x.model_type for x in kinds]:
         raise _refuse_kind(pathlib.Path(folder), _name_class(name), *(x.__name__ for x in kinds))
@@ -176,7 +176,7 @@ def load_pretrained(
 
 @cache
 def _load_class(model_type: str) -> type[Pretrained]:
-    """The class of a model that is known; that of another package must be what it says."""
+    """Import the class of a known model_type; that of another package must be what it says."""
     reference = find_model(model_type)
     assert reference is not None, "read_config asked before"
     try:
@@ -195,7 +195,7 @@ def _load_class(model_type: str) -> type[Pretrained]:
 
 
 def misfit_tensors(model: nn.Module, found: Mapping[str, tuple[Any, Any]]) -> str | None:
-    """Why tensors of these dtypes and shapes are not those of the model."""
+    """Why tensors of these dtypes and shapes are not those of the model, or None."""
     expected = model.state_dict()
     for name in expected:
         if name not in found:
@@ -217,7 +217,7 @@ def _name_dtype(x: Tensor) -> str:
 
 
 class _Undrawn(TorchFunctionMode):
-    """Weights that come out of a file are not drawn first: without memory, that alone would load torch's compiler."""
+    """Skip the initialisation of weights that a file has: on the meta device it alone would load torch's compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -228,13 +228,13 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _outline(kind: type[Model], config: Any, dtype: str) -> Model:
-    """The model without memory for its weights: names and shapes can be asked at no cost."""
+    """The model on the meta device, without memory for its weights: names and shapes can be asked at no cost."""
     with torch.device("meta"), _Undrawn():
         return kind.from_config(config).to(getattr(torch, dtype))
 
 
 def _name_class(model_type: str) -> str:
-    """The class of a model that is known."""
+    """The name of the class of a known model_type."""
     return str(find_model(model_type)).rpartition(":")[2]
 
 
@@ -268,7 +268,7 @@ def _write_config(model: Pretrained, config: Any, dtype: str, training: Mapping[
 
 
 def _is_same_model(place: pathlib.Path, entries: Mapping[str, Any]) -> bool:
-    """Whether the folder's config is of a model as these entries are; a run goes on, so its training may differ."""
+    """Whether the folder's config is of the same model; what a task wrote may differ, as a run goes on."""
     try:
         there = read_config(place)
     except RegardError:
@@ -299,7 +299,7 @@ def _refuse_kind(place: pathlib.Path, name: str, *wanted: str) -> RegardError:
 
 
 def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:
-    """Numbers beyond what the weights can be of would take forever, or all memory, before anyone saw that."""
+    """Check sizes against the number of weights: others could take forever, or all memory, before anyone saw that."""
     for field in fields(config):
         name, limits = field.name, {"num_hiddens": math.isqrt(num_bytes)}
         # what has a limit of its own is no size, or one of rows that only some models have

@@ -1,4 +1,4 @@
-"""Translation by a GRU with attention: https://arxiv.org/abs/1409.0473, with the parameters of https://d2l.ai."""
+"""A GRU encoder-decoder with attention (Bahdanau): https://arxiv.org/abs/1409.0473, parameters as in https://d2l.ai."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW = 2**23
 
 
 class Seq2SeqEncoder(nn.Module):
-    """A GRU over the source.
+    """A GRU encoder of the source.
 
     >>> encoder = Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
     >>> outputs, hidden = encoder(torch.ones(4, 7, dtype=torch.int64), torch.tensor([7, 3, 1, 2]))
@@ -76,7 +76,7 @@ class Seq2SeqEncoder(nn.Module):
 
 
 class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
-    """A GRU that looks at the source before each step, with the textbook's parameters.
+    """A GRU decoder with attention to the source before each step, with the textbook's parameters.
 
     >>> encoder = Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
     >>> decoder = Seq2SeqAttentionDecoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
@@ -114,7 +114,7 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
         self.embed_dropout = nn.Dropout(embed_dropout)
 
     def init_state(self, enc_outputs: Any, enc_valid_lens: Tensor | None = None, *args: Any) -> Seq2SeqState:
-        """The state before the first step, of an encoder's outputs and hidden state.
+        """The initial state of the decoder, of an encoder's outputs and hidden state.
 
         A pair is what the textbook's encoder returns, outputs (source, batch, num_hiddens); what `Seq2SeqEncoder`
         returns is taken as it is, with its batch first.
@@ -168,7 +168,7 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
         return logits, replace(state, hidden=hidden)
 
     def _compare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Score]:
-        """What the layer itself makes of them, its keys being projected already."""
+        """Query, key and score as the attention layer makes them, its keys being projected already."""
         layer = self.attention
         if not _projects(layer):
             return layer.compare(queries, keys)
@@ -177,12 +177,12 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
 
     @property
     def attention_weights(self) -> Tensor | None:
-        """Those of the last call, (batch, steps, source), made when first read; None before the first call."""
+        """The attention weights of the last call, (batch, steps, source), made when first read; else None."""
         return self.attention.attention_weights
 
 
 class Seq2Seq(Pretrained):
-    """An encoder and a decoder with attention: logits of each next target token.
+    """A GRU encoder-decoder with attention: the logits of each next token of the target.
 
     >>> model = Seq2Seq.from_config(Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60))
     >>> source, target = torch.ones(4, 7, dtype=torch.int64), torch.ones(4, 5, dtype=torch.int64)
@@ -200,7 +200,7 @@ class Seq2Seq(Pretrained):
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
-        """A new model, its weights drawn at random."""
+        """A new model, its weights initialised at random."""
         sizes = config.embed_size, config.num_hiddens, config.num_layers, config.dropout
         rate, both = config.embed_dropout, config.is_bidirectional
         encoder = Seq2SeqEncoder(config.src_vocab_size, *sizes, embed_dropout=rate, is_bidirectional=both)
@@ -209,7 +209,7 @@ class Seq2Seq(Pretrained):
         return cls(encoder, decoder, config)
 
     def encode(self, source: Int[Tensor, "batch source"], source_lens: Tensor | None = None) -> Seq2SeqState:
-        """The decoder's state before the first step."""
+        """Encode the source: the initial state of the decoder."""
         return self.decoder.init_state(self.encoder(source, source_lens), source_lens)
 
     def forward(
@@ -220,12 +220,12 @@ class Seq2Seq(Pretrained):
 
     @property
     def attention_weights(self) -> Tensor | None:
-        """Those of the last call, (batch, steps, source)."""
+        """The attention weights of the last call, (batch, steps, source)."""
         return self.decoder.attention_weights
 
 
 def _projects(layer: ScoredAttention) -> TypeGuard[layers.AdditiveAttention]:
-    """Whether keys can be projected ahead: a subclass may compare in its own way."""
+    """Whether keys can be projected ahead, once: a subclass may compare in its own way."""
     return type(layer).compare is layers.AdditiveAttention.compare
 
 

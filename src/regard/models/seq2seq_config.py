@@ -1,4 +1,4 @@
-"""What a `Seq2Seq` is made of."""
+"""The config of a `Seq2Seq`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """All that makes a `Seq2Seq` but its weights; `dataclasses.asdict` of it is JSON.
+    """The config of a `Seq2Seq`; `dataclasses.asdict` of it is JSON.
 
     >>> Config.preset("tiny", src_vocab_size=50, tgt_vocab_size=60).num_hiddens
     128
@@ -32,7 +32,7 @@ class Config(ModelConfig):
     num_layers: int = setting(2, "layers of each GRU")
     dropout: float = setting(0.0, "dropout between the layers of a GRU and on the attention weights")
     embed_dropout: float = setting(0.0, "dropout on the embeddings")
-    is_bidirectional: bool = setting(False, "whether the encoder reads both ways, num_hiddens / 2 units each")
+    is_bidirectional: bool = setting(False, "bidirectional encoder, num_hiddens / 2 units each way")
     attention: str = setting("additive", "attention score of the decoder's state and the source", SCORES)
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS

@@ -1,4 +1,4 @@
-"""What passes from the encoder of a `Seq2Seq` to its decoder, and from step to step."""
+"""The states of a `Seq2Seq`: what its encoder returns, and what its decoder carries from step to step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Encoded(NamedTuple):
-    """What `Seq2SeqEncoder` hands to the decoder, as it is: unlike a plain pair, it says that its batch comes first."""
+    """The outputs and hidden state of a `Seq2SeqEncoder`; unlike a plain pair, it says that its batch comes first."""
 
     outputs: Float[Tensor, "batch steps num_hiddens"]
     hidden: Float[Tensor, "layers batch num_hiddens"]
@@ -19,7 +19,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Seq2SeqState:
-    """What the decoder carries from step to step; a `regard.models.decode.State`."""
+    """The state of the decoder between steps; a `regard.models.decode.State`."""
 
     memory: Float[Tensor, "batch source num_hiddens"]
     # what queries meet: the memory, or its projection, made once

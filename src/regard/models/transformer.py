@@ -1,4 +1,4 @@
-"""The Transformer, encoder and decoder: https://arxiv.org/abs/1706.03762."""
+"""The Transformer, an encoder-decoder: https://arxiv.org/abs/1706.03762."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Caches = list[tuple[Cache, Cache]]
 
 @dataclass(eq=False)
 class TransformerState:
-    """What the decoder carries from step to step; a `regard.models.decode.State`."""
+    """The state of the decoder between steps, with its key-value cache; a `regard.models.decode.State`."""
 
     memory: Tensor
     memory_valid_lens: Tensor | None
@@ -53,7 +53,7 @@ class TransformerState:
         return len(self.sources)
 
     def take(self, rows: Tensor) -> Self:
-        """Let row i go on from what row `rows[i]` has so far, in place; there may be more or fewer of them."""
+        """Let row i continue row `rows[i]` (beam search), in place; there may be more or fewer of them."""
         if not isinstance(rows, Tensor) or rows.ndim != 1:
             raise RegardError(f"Transformer state takes a vector of row numbers, got {describe(rows)}.")
         if problem := misfit_integers("rows", rows, self.device, 0, len(self) - 1, "the last row"):
@@ -77,7 +77,7 @@ class TransformerState:
 
 
 class Transformer(Pretrained):
-    """Encoder and decoder of attention alone: the logits of each next token of the target.
+    """The Transformer, an encoder-decoder: the logits of each next token of the target.
 
     >>> model = Transformer(Config.preset("tiny", vocab_size=100)).eval()
     >>> source, source_lens = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([3, 4])
@@ -151,7 +151,7 @@ class Transformer(Pretrained):
         source: Int[Tensor, "batch positions"] | Float[Tensor, "batch positions input_size"],
         source_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch positions num_hiddens"]:
-        """The encoder's outputs; rows past `source_lens` mean nothing."""
+        """Encode the source: the encoder's outputs; rows past `source_lens` mean nothing."""
         check_given(self, "source", source, self.embedding)
         # all layers ask for the same lengths
         assert_range(source_lens, 0, source.shape[1])
@@ -166,21 +166,21 @@ class Transformer(Pretrained):
         return out
 
     def init_state(self, enc_outputs: Tensor, enc_valid_lens: Tensor | None = None) -> TransformerState:
-        """The state before the first step; `enc_valid_lens` are the lengths that `encode` was given."""
+        """The initial state of the decoder; `enc_valid_lens` are the lengths that `encode` was given."""
         caches, rows = [(Cache(), Cache(is_static=True)) for _ in self.decoder], torch.arange(len(enc_outputs))
         return TransformerState(enc_outputs, enc_valid_lens, caches, rows.to(enc_outputs.device))
 
     def decode(self, X: Int[Tensor, "batch positions"], state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """The logits (batch, positions, vocab) after the new positions X, and the state, carried on in place."""
+        """Decode new positions X: their logits (batch, positions, vocab), and the state, its cache updated in place."""
         return self._decode(X, state.memory, state.memory_valid_lens, state.caches), state
 
     def reorder(self, state: TransformerState, indices: Tensor) -> TransformerState:
-        """The state, in which sequence s goes on from what sequence `indices[s]` has so far, in place."""
+        """The state, in which sequence s continues sequence `indices[s]` (beam search), in place."""
         return state.take(indices)
 
     @property
     def attention_weights(self) -> dict[str, tuple[Tensor | None, ...]]:
-        """Those of the last call, a tensor for each layer: "encoder" and "decoder" to themselves, "cross" between."""
+        """The attention weights of the last call, one a layer: "encoder" and "decoder" self-attention, "cross"."""
         encoder, pairs = ([block.attention_weights for block in x] for x in (self.encoder, self.decoder))
         own, other = zip(*pairs, strict=True)
         return {"encoder": tuple(encoder), "decoder": own, "cross": other}

@@ -1,4 +1,4 @@
-"""What a `Transformer` is made of."""
+"""The config of a `Transformer`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    """What a `Transformer` is made of, in numbers and names, so that it can be written as JSON.
+    """The config of a `Transformer`, in numbers and names, so that it can be written as JSON.
 
     >>> Config.preset("tiny", vocab_size=9716).num_hiddens
     128
@@ -57,7 +57,7 @@ class Config(ModelConfig):
     inputs: str = setting("ids", "what the source is: ids of a vocabulary, or vectors", INPUTS, since=2)
     input_size: int = setting(0, "width of the source's vectors; 0 for ids", least=0, since=2)
     window: int | tuple[int, int] | None = setting(
-        None, "reach of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
+        None, "window of self-attention: positions back and ahead; a number for both", least=0, most=MOST, since=2
     )
 
     presets: ClassVar[Mapping[str, dict[str, Any]]] = PRESETS

@@ -1,4 +1,4 @@
-"""The head that guesses words: https://arxiv.org/abs/1810.04805."""
+"""BERT's head for masked language modelling: https://arxiv.org/abs/1810.04805."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.layers.blocks import ACTIVATIONS
 
 
 class WordHead(nn.Module):
-    """BERT's guess at a word: dense, activation, norm, then the embeddings as output layer, with a bias of its own.
+    """BERT's head for masked language modelling: dense, activation, norm, then the tied embeddings, with a bias.
 
     >>> WordHead(8, 5, "gelu")(torch.ones(2, 3, 8), torch.ones(5, 8)).shape
     torch.Size([2, 3, 5])

@@ -1,1 +1,1 @@
-"""What is trained and run from one command, a file a task."""
+"""Tasks: how each is trained, used, scored and looked at, found by the registry."""

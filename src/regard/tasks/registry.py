@@ -54,12 +54,12 @@ class Entry:
     models: tuple[tuple[str, str | None], ...] = ()
 
     def open(self, part: str) -> Any:
-        """What one of the references names, imported."""
+        """Import what one of the references names."""
         return load(getattr(self, part))
 
     @property
     def use(self) -> str:
-        """The name of the command that asks a run."""
+        """The name of the command that uses a trained run."""
         return self.command or self.name
 
 
@@ -67,11 +67,11 @@ TASKS = (
     Entry(
         "translate",
         "translates",
-        job="regard.tasks.text.translate_job:Job",
-        reader="regard.tasks.reading.pairs:Corpus",
+        job="regard.tasks.text.translate_job:TranslateJob",
+        reader="regard.tasks.reading.pairs:PairCorpus",
         loader="regard.tasks.text.translator:Translator",
         scorer="regard.tasks.text.translator_scores:score_translator",
-        look="regard.tasks.looks.of_translator:look_at_run",
+        look="regard.tasks.looks.of_translator:look_at_translation",
         train="regard.cli.train.translate:translate",
         ask="regard.cli.ask.translate:translate",
         scoring="regard.cli.options.scoring:TranslationScoring",
@@ -161,7 +161,7 @@ def list_tasks() -> Mapping[str, Entry]:
 
 
 def find_task(name: str) -> Entry:
-    """The task of that name."""
+    """The registered task of that name."""
     tasks = list_tasks()
     if name not in tasks:
         raise RegardError(

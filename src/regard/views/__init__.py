@@ -1,4 +1,4 @@
-"""Pictures: what a model attends to, and how its training went."""
+"""Views: pictures and pages of attention weights, and learning curves."""
 
 from regard.views.alignment import draw_alignment
 from regard.views.curves import draw_curves

@@ -1,4 +1,4 @@
-"""Which source token each target token attended to, as a file."""
+"""The alignment of a translation as a picture: which source token each target token attends to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_alignment(
     *,
     title: str | None = None,
 ) -> None:
-    """Draw the weights (targets, sources) of a translation as a picture: a row for every target token.
+    """Draw an alignment to a file: a heat map of the weights (targets, sources), a row for every target token.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Curves in the letters of a terminal: eight dots of Braille to each."""
+"""Line plots for a terminal, in Braille characters of eight dots each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Points = Sequence[tuple[float, float]]
 def plot(
     curves: Mapping[str, Points], width: int, height: int, span: tuple[float, float] | None = None
 ) -> tuple[list[list[tuple[str, str]]], tuple[float, ...]]:
-    """Lines of (character, name of the curve on top), and the limits left, right, low, high.
+    """Plot curves as text: lines of (character, name of the curve on top), and the limits left, right, low, high.
 
     >>> lines, limits = plot({"loss": [(0, 2.0), (1, 1.0)]}, 4, 2)
     >>> ["".join(letter for letter, _ in line) for line in lines], limits
@@ -57,7 +57,7 @@ def plot(
 
 
 def _walk(start: tuple[int, int], stop: tuple[int, int]) -> list[tuple[int, int]]:
-    """Dots on the way, both ends included."""
+    """The dots of a line from one point to another, both ends included."""
     steps = max(abs(stop[0] - start[0]), abs(stop[1] - start[1]), 1)
     return [
         (round(start[0] + (stop[0] - start[0]) * k / steps), round(start[1] + (stop[1] - start[1]) * k / steps))

@@ -1,4 +1,4 @@
-"""How a training went: losses and metrics over the steps."""
+"""Learning curves: losses and metrics over the training steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Curve = list[tuple[float, float]]
 
 
 def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Draw a run's history, the lines of its metrics.jsonl: both losses in one panel, each other valid_… in its own.
+    """Draw the learning curves of a run's metrics.jsonl: both losses in one panel, each other valid_… in its own.
 
     >>> import pathlib, tempfile
     >>> history = [{"step": 100, "loss": 2.3, "valid_loss": 2.1}, {"step": 200, "loss": 1.8, "valid_loss": 1.9}]
@@ -61,7 +61,7 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
 def find_span(
     names: Iterable[str], values: Iterable[float], beside: Iterable[float] = ()
 ) -> tuple[float, float] | None:
-    """The axis of curves that are all shares, of 100 or of 1; None where one is something else, or is off such an axis.
+    """The axis limits of curves that are all fractions, of 100 or of 1; None where one is not, or is off such an axis.
 
     `beside` are shares in the same unit that other axes have.
 
@@ -81,7 +81,7 @@ def _is_share(name: str) -> bool:
 
 
 def set_span(axes: Any, span: tuple[float, float] | None) -> None:
-    """An axis from end to end, with room for marks that lie on either."""
+    """Set the limits of the y axis, with room for marks that lie on either."""
     if span is None:
         return
     low, high = span
@@ -90,7 +90,7 @@ def set_span(axes: Any, span: tuple[float, float] | None) -> None:
 
 
 def _read_history(history: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
-    """By name, the points of each curve in the order of steps; what is not finite is NaN."""
+    """The points of each curve by name, in the order of steps; what is not finite is NaN."""
     found: dict[str, dict[float, float]] = {}
     for number, line in enumerate(history, start=1):
         if not isinstance(line, Mapping) or not math.isfinite(step := _read_number(line.get("step"))):

@@ -1,4 +1,4 @@
-"""Fonts that have the glyphs of a text, in any script: found on the machine, or in the package of the extra `plot`."""
+"""Fonts with the glyphs of a text, in any script: installed ones, or that in the package of the extra `plot`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FALSE = ("last resort", "adobe blank", "adobe notdef", "stixsize", "stixnonunico
 
 
 def find_fonts(text: str) -> tuple[list[str], str]:
-    """Families that together draw a text, the plain one first, and the characters that no font here has.
+    """Font families that together draw a text, the plain one first, and the characters that no font here has.
 
     >>> find_fonts("xi'an")
     (['DejaVu Sans'], '')
@@ -57,7 +57,7 @@ def find_fonts(text: str) -> tuple[list[str], str]:
 
 
 def _cover(missing: set[str], families: list[str], known: list[str]) -> None:
-    """Adds fonts to `families`, and takes what they have from `missing`."""
+    """Add fonts to `families`, and remove what they have from `missing`."""
     installed, packaged = _list_installed(), _add_packaged()
     candidates = [name for name in known if name in installed]
     candidates += [*packaged, *sorted(installed.difference(known, packaged))]
@@ -77,7 +77,7 @@ def _cover(missing: set[str], families: list[str], known: list[str]) -> None:
 
 
 def choose_fonts(text: str) -> tuple[list[str], str]:
-    """As `find_fonts`; what no font has is named once, in one warning, with the way out."""
+    """As `find_fonts`, with one warning of the characters that no font has, and the way out."""
     families, missing = find_fonts(text)
     if missing:
         shown = " ".join(c if c.isprintable() else f"U+{ord(c):04X}" for c in missing[:12])
@@ -90,7 +90,7 @@ def choose_fonts(text: str) -> tuple[list[str], str]:
 
 
 def _count_own_frames() -> int:
-    """Calls between a warning and the user's own line, which is the one to point at."""
+    """The stack level of the user's own line, at which a warning points."""
     frame, count = sys._getframe(1), 0
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("regard."):
         frame, count = frame.f_back, count + 1
@@ -118,7 +118,7 @@ def _list_installed() -> set[str]:
 
 
 def _add_packaged() -> list[str]:
-    """Makes the packaged font known to matplotlib, under its name; nothing else is changed."""
+    """Register the packaged font with matplotlib, under its name; nothing else is changed."""
     from matplotlib import font_manager
 
     try:
@@ -137,7 +137,7 @@ def _add_packaged() -> list[str]:
 
 
 def _add_new() -> bool:
-    """Makes fonts known that were installed after matplotlib wrote its list; says whether there were any."""
+    """Register fonts that were installed after matplotlib wrote its list; whether there were any."""
     from matplotlib import font_manager
 
     known = {os.fspath(entry.fname) for entry in font_manager.fontManager.ttflist}
@@ -166,7 +166,7 @@ def _has_ink(font: Any, c: str) -> bool:
 
 
 def _open(family: str) -> Any:
-    """The file that matplotlib would take for a family, or None where it cannot."""
+    """The font file that matplotlib would take for a family, or None where it cannot."""
     from matplotlib import font_manager, ft2font
 
     try:

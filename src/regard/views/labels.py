@@ -1,4 +1,4 @@
-"""Tokens as labels: every character seen, and none of them read as markup."""
+"""Tokens as visible labels: spaces and control characters are shown, nothing is read as markup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEAT = "◌"
 
 
 def show_token(token: str, longest: int = 24) -> str:
-    """A token as it is shown: spaces and controls visible, one line, not too long.
+    """A token as a label: spaces and control characters visible, one line, not too long.
 
     >>> show_token(" new\\n"), show_token(""), show_token("\\u200b"), show_token("<eos>")
     ('␣new↵', '∅', 'U+200B', '<eos>')
@@ -26,7 +26,7 @@ def show_token(token: str, longest: int = 24) -> str:
 
 
 def show_line(text: str) -> str:
-    """A title: the same, but its spaces stay.
+    """A title as a label: as a token, but its spaces stay, and it may be long.
 
     >>> show_line("to be\\tor")
     'to be⇥or'
@@ -35,7 +35,7 @@ def show_line(text: str) -> str:
 
 
 def wrap(text: str, width: float) -> str:
-    """Lines of at most `width` ems, parted at spaces where there are some.
+    """Wrap a text into lines of at most `width` ems, at spaces where there are some.
 
     >>> wrap("how far is it", 5)
     'how far\\nis it'
@@ -53,7 +53,7 @@ def wrap(text: str, width: float) -> str:
 
 
 def measure(text: str) -> float:
-    """About how wide a text is, in ems.
+    """The approximate width of a text, in ems.
 
     >>> measure("西安"), round(measure("xian"), 1)
     (2.0, 2.4)

@@ -1,4 +1,4 @@
-"""Curves that grow while a training runs, in a notebook and in a terminal."""
+"""Live learning curves while a training runs, in a notebook and in a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def live(*names: str, title: str = "", console: Any = None) -> Board:
-    """A board of training curves, one for each name: in a notebook one picture that grows, else a plot in the terminal.
+    """A live plot of learning curves, one for each name: in a notebook one picture that grows, else in the terminal.
 
     >>> import io
     >>> from rich.console import Console
@@ -51,7 +51,7 @@ def live(*names: str, title: str = "", console: Any = None) -> Board:
 
 
 class Board:
-    """Curves by name, and where they are shown; `live` makes it."""
+    """Learning curves by name, and where they are shown; `live` makes it."""
 
     def __init__(self, names: tuple[str, ...], title: str, console: Any) -> None:
         for name in names:
@@ -71,7 +71,7 @@ class Board:
 
     @property
     def series(self) -> dict[str, list[tuple[float, float]]]:
-        """Each curve's steps and values in order; NaN where a value was not finite."""
+        """The points of each curve, (step, value), in order; NaN where a value was not finite."""
         return {name: sorted(points.items()) for name, points in self._points.items()}
 
     def __enter__(self) -> Self:
@@ -83,7 +83,7 @@ class Board:
         screen.close(self)
 
     def add(self, step: float, **values: Any) -> None:
-        """Put a point on each named curve; of two at one step, the later counts.
+        """Add a point to each named curve; of two at one step, the later counts.
 
         A tensor of one number will do, though reading it makes a GPU wait. None, NaN and infinity are gaps.
         """
@@ -108,7 +108,7 @@ class Board:
                 self._cost = self._drawn - now
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the curves as a picture: .png, .svg or .pdf."""
+        """Save the curves as a picture: .png, .svg or .pdf."""
         place = check_path(path)
         with open_sheet() as paper:
             save_figure(self._draw(paper), place)
@@ -209,7 +209,7 @@ class _Terminal:
 
 
 class _Notebook:
-    """One picture, which the notebook exchanges in its place: no flicker, and no pile of pictures."""
+    """One picture in a notebook, updated in its place: no flicker, and no pile of pictures."""
 
     is_moving = True
 
@@ -241,7 +241,7 @@ class _Picture:
 
 
 def thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most so many points that look the same: of every stretch its lowest, its highest and its gaps.
+    """Downsample a curve to look the same: of every stretch its lowest, its highest and its gaps.
 
     >>> thin([(0, 1.0), (1, 2.0)])
     [(0, 1.0), (1, 2.0)]

@@ -1,4 +1,4 @@
-"""Edges of a graph as the caller gives them, the same for every view."""
+"""Edges of a graph, in the forms that a caller may give them, for every view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures as the caller gives them, the same for every view."""
+"""Images, in the forms that a caller may give them, for every view."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = {"P": "RGBA", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB",
 
 
 def read_pixels(image: Any, name: str = "image") -> npt.NDArray[np.float64]:
-    """Fractions (height, width, colours), of 1, 3 or 4 colours.
+    """The pixels of an image as fractions (height, width, channels), of 1, 3 or 4 channels.
 
     >>> read_pixels(np.full((3, 4, 6), 255, np.uint8)).shape, read_pixels([[0.5]]).tolist()
     ((4, 6, 3), [[[0.5]]])

@@ -1,4 +1,4 @@
-"""Numbers out of a look: one head of one sequence, checked against what the caller says of them."""
+"""Reading a look: the statistics and weights of one head of one sequence, checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_weights(seen: Any) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class _Given(Pointwise):
-    """Scores that are weights already."""
+    """A weigher that is the identity: scores that are weights already."""
 
     def weight(self, scores: Tensor) -> Tensor:
         return scores
@@ -69,13 +69,13 @@ def look_at(weights: Any, cells: int | None = None) -> Look:
 
 
 def _read_array(weights: npt.NDArray[Any]) -> Tensor:
-    """A copy in a kind of number and an order that torch has."""
+    """A copy as a tensor, in a dtype and an order that torch has."""
     kind = np.result_type(weights.dtype, np.float32)
     return torch.from_numpy(np.array(weights, dtype=np.float64 if kind == np.longdouble else kind, order="C"))
 
 
 def list_looks(seen: Any) -> list[tuple[str, Look]]:
-    """Looks by name: of what `watch` saw, of a list, or of the one look, or tensor of weights, that there is."""
+    """Looks by name: of what `watch` recorded, of a list, or of one look or tensor of weights."""
     if isinstance(seen, Look) or is_weights(seen):
         seen = [seen]
     pairs: list[tuple[Any, Any]] = []
@@ -94,12 +94,12 @@ def list_looks(seen: Any) -> list[tuple[str, Look]]:
 
 
 def count_heads(look: Look) -> int:
-    """Heads are the last axis before the queries, where there are batches before it."""
+    """The number of heads: the last axis before the queries, where there are batches before it."""
     return int(look.entropy.shape[-2]) if look.entropy.ndim >= 3 else 1
 
 
 def read_look(look: Any, head: int = 0, sequence: int = 0) -> Look:
-    """A look, or plain weights as one; complains of what is neither, or has no such head or sequence."""
+    """Check a look, or make one of plain weights, and that it has such a head and sequence."""
     look = look_at(look) if is_weights(look) else look
     if not isinstance(look, Look):
         raise RegardError(
@@ -123,7 +123,7 @@ def _check_index(name: str, value: Any, count: int) -> None:
 
 
 def pick(look: Look, field: str, sequence: int) -> Tensor:
-    """A field of one sequence, (heads, …); keys are (groups, …): one head of keys serves a group of queries' heads."""
+    """A field of one sequence, (heads, …); keys are (groups, …): grouped-query attention has fewer of them."""
     lead = list(look.entropy.shape[:-1])
     values: Tensor = getattr(look, field)
     at = values.ndim - ENDS.get(field, 1)
@@ -135,7 +135,7 @@ def pick(look: Look, field: str, sequence: int) -> Tensor:
 
 
 def take(look: Look, field: str, head: int = 0, sequence: int = 0) -> Table:
-    """A field of one head, in double."""
+    """A field of one head, in float64."""
     values = pick(look, field, sequence)
     return to_numbers(values[head * len(values) // count_heads(look)])
 
@@ -147,7 +147,7 @@ def to_numbers(values: Any) -> Table:
 
 
 def read_map(look: Look, head: int = 0, sequence: int = 0) -> Table:
-    """The mean weight in each cell of the map: comparable whatever the cells' sizes, the last ones' too."""
+    """The mean weight in each cell of a head's map: comparable whatever the cells' sizes, the last ones' too."""
     sums, (down, across) = take(look, "map", head, sequence), look.block
     n, m = look.entropy.shape[-1], look.received.shape[-1]
     tall = np.minimum(down, n - down * np.arange(sums.shape[0]))
@@ -157,7 +157,7 @@ def read_map(look: Look, head: int = 0, sequence: int = 0) -> Table:
 
 
 def read_row(look: Look, query: int, head: int = 0, sequence: int = 0) -> tuple[Table, str]:
-    """One query's weights, and how they are known: "exact", or "top 16" where the rest was not kept."""
+    """The weights of one query, and how they are known: "exact", or "top 16" where the rest was not kept."""
     check_query(look, query)
     chosen = look.chosen.tolist()
     if query in chosen:

@@ -1,4 +1,4 @@
-"""The paper pictures are drawn on: matplotlib without pyplot and without the user's style, written whole."""
+"""Matplotlib without pyplot and without the user's style; pictures are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STYLE = {
 
 @contextlib.contextmanager
 def open_sheet() -> Iterator[Any]:
-    """The module `matplotlib.figure`, while its settings are ours; the user's come back at the end."""
+    """The module `matplotlib.figure` under our settings (rcParams); the user's come back at the end."""
     try:
         import matplotlib
         from matplotlib import figure
@@ -51,7 +51,7 @@ def open_sheet() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Without a line for every font that has no regular weight."""
+    """Silence a logger: it has a line for every font that has no regular weight."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -62,7 +62,7 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 def check_path(path: str | os.PathLike[str]) -> pathlib.Path:
-    """Complains of an ending that is no picture's, before anything is drawn."""
+    """Check that a file name ends as a picture's, before anything is drawn."""
     if not isinstance(path, str | os.PathLike):
         raise RegardError(f"path must be the name of a file, got {type(path).__name__}.")
     place = pathlib.Path(path)
@@ -79,7 +79,7 @@ def save_figure(figure: Any, path: pathlib.Path) -> None:
 
 
 def write_file(path: pathlib.Path, content: str | bytes) -> None:
-    """A file, whole or not at all; what the system says against it in one line."""
+    """Write a file, whole or not at all; an error of the system's in one line."""
     try:
         write_whole(path, content)
     # ValueError: a name that no file can have

@@ -1,4 +1,4 @@
-"""A look in the terminal: a sentence with its weights, or a table of heads."""
+"""Attention weights in the terminal: a sentence with its weights, or a table of heads."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def show(
 
 
 def check_console(console: Any) -> None:
-    """Complains of what is neither None nor prints as rich does."""
+    """Check that `console` is None, or prints as rich does."""
     if console is not None and not (callable(getattr(console, "print", None)) and hasattr(console, "width")):
         raise RegardError(f"console must be a Console of rich, got {type(console).__name__}.")
 
@@ -123,7 +123,7 @@ def _choose(labels: list[str], weights: Table) -> Iterator[tuple[str, float, boo
 
 
 def format_weight(weight: float) -> str:
-    """A weight in four places at most.
+    """A weight in about four characters.
 
     >>> [format_weight(x) for x in (0.4321, 0.0098, 0.003, 0.0, 1.0, 12.34, -0.5, float("nan"))]
     ['.43', '.01', '.003', '0', '1', '12', '-.50', 'nan']
@@ -139,7 +139,7 @@ def format_weight(weight: float) -> str:
 
 
 def shade(share: float) -> str:
-    """The style of a token with this share of the largest weight: its background, and an ink that is read on it.
+    """The style of a token by its share of the largest weight: its background, and a text colour that is read on it.
 
     >>> shade(0.0), shade(1.0)
     ('white on #00224e', 'black on #fee838')

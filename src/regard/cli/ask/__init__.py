@@ -1,1 +1,1 @@
-"""Commands that ask a trained run, one file each."""
+"""Commands for inference with a trained run, one file each."""

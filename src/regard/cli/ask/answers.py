@@ -1,4 +1,4 @@
-"""What commands that ask a trained run share: where texts come from, where answers go, what is said of them."""
+"""What commands for inference share: reading texts, writing answers, notes on unknown and long input."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ TABLES = (".csv", ".tsv", ".jsonl", ".conllu")
 def check_asked(
     given: list[str] | None, input: Path | None, output: Path | None, force: bool, units: str = "sentences"
 ) -> None:
-    """Complain of what cannot be asked or written before there is work to lose."""
+    """Check inputs and output of a command, before there is work to lose."""
     if given and input is not None:
         raise typer.BadParameter(f"give {units} or --input, not both")
     check_place("--output", output, force)
 
 
 def read_asked(given: list[str] | None, input: Path | None, *, is_typed: bool = False) -> list[str] | None:
-    """What is asked, a line each; None where someone sits there to type it, if `is_typed` may be."""
+    """The input, one item per line; None where it is typed in a terminal, if `is_typed` may be."""
     if not given and input is None and is_typed and sys.stdin.isatty():
         return None
     if input is not None and input.name.lower().removesuffix(".gz").endswith(TABLES):
-        print(f"{input} is read as plain text: each line is asked whole.", file=sys.stderr)
+        print(f"{input} is read as plain text: each line is one input.", file=sys.stderr)
     return list(given or (read_stream() if input is None else read_lines(input)))
 
 
 def check_kept(run: str | Path) -> None:
-    """Complain of a run that has kept no model so far."""
+    """Check that a run has saved a model."""
     from regard.core import RegardError
     from regard.models.layout import CONFIG, WEIGHTS
     from regard.tasks.training.folder import SETTINGS
@@ -65,13 +65,13 @@ def check_kept(run: str | Path) -> None:
     place = Path(run)
     if (place / SETTINGS).exists() and not any((place / name).exists() for name in (CONFIG, WEIGHTS)):
         raise RegardError(
-            f"{run} has no model yet, its first validation keeps one: go on training, or validate sooner"
+            f"{run} has no model yet, its first validation saves one: resume training, or validate sooner"
             " (--validate-every)."
         )
 
 
 def check_run(run: str | Path, device: str, task: str | None = None) -> Entry | None:
-    """The task of a run, None of hf:FOLDER; complains of no model, of what another command is for, and of no device.
+    """The task of a run, None of hf:FOLDER; checks its model, that the command is its task's, and the device.
 
     All of it before torch is loaded, which takes longer than all else.
     """
@@ -103,7 +103,7 @@ def answer(
     output: Path | None = None,
     units: str = "sentences",
 ) -> list[Answer]:
-    """Ask for all lines at once and write the answers, or for each one as it is typed; then say what is to be noted."""
+    """Predict for all lines at once and write the answers, or for each line as it is typed; then print the notes."""
     if lines is None:
         print(f"{units.capitalize()}, one per line; Ctrl-D ends.", file=sys.stderr)
         for line in read_stream():
@@ -130,7 +130,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def find_longest(run: str | Path) -> int | None:
-    """The most tokens of a text that a run was trained on; None where it does not say."""
+    """The tokens of the longest text that a run was trained on; None where it does not say."""
     from regard.models.layout import read_config
 
     entries = {} if str(run).startswith(PREFIX) else read_config(Path(run).expanduser())
@@ -139,7 +139,7 @@ def find_longest(run: str | Path) -> int | None:
 
 
 def name_beyond(run: str | Path) -> Callable[[Sequence[Any]], None]:
-    """What says which sentences go beyond what a run was trained on, by what is in them or by their length."""
+    """A function that notes which sentences have unknown tokens, or are longer than any in training."""
     longest = find_longest(run)
 
     def note(found: Sequence[Any]) -> None:
@@ -155,7 +155,7 @@ def name_beyond(run: str | Path) -> Callable[[Sequence[Any]], None]:
 
 
 def name_unknown(found: Sequence[Any]) -> None:
-    """Say which sentences hold what the run never saw."""
+    """Note which sentences have unknown tokens."""
     unknown = [number for number, one in enumerate(found, 1) if one.unknown]
     if unknown:
         print(f"Parts of {name_some(unknown, len(found))} are unknown to this run.", file=sys.stderr)

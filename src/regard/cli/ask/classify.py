@@ -1,4 +1,4 @@
-"""`regard classify`: a label for each text, by a trained run."""
+"""`regard classify`: predict a label for each text by a trained run."""
 
 from __future__ import annotations
 

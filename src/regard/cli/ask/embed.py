@@ -1,4 +1,4 @@
-"""`regard embed`: texts as vectors."""
+"""`regard embed`: text embeddings, and the nearest texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUFFIXES = (".npy", ".safetensors", ".jsonl")
 
 
 class Embedded(NamedTuple):
-    """A text, its vector, and how many of its tokens were not read, are unknown, and were read."""
+    """A text, its embedding, and how many of its tokens were truncated, are unknown, and were read."""
 
     text: str
     vector: Tensor
@@ -60,7 +60,7 @@ def embed(
     device: asking.Device = "auto",
     as_json: asking.AsJson = False,
 ) -> None:
-    """Turn texts into vectors (embeddings), and find those that are near.
+    """Turn texts into embeddings (vectors), and find the nearest ones.
 
     Prints one vector per line on stdout, as a JSON list; with --nearest one line per sentence found: its cosine
     similarity, the sentence and the text, separated by tabs. Notes go to stderr.
@@ -109,7 +109,7 @@ def embed(
 
 
 def _check(text: list[str] | None, input: Path | None, output: Path | None, nearest: int | None, force: bool) -> None:
-    """Complain of what does not go together before there is work to lose."""
+    """Check that the options go together, before there is work to lose."""
     if nearest is None:
         asking.check_asked(text, input, output, force)
     elif input is None:
@@ -147,7 +147,7 @@ def _write_nearest(found: Sequence[Embedded], others: Sequence[Embedded], count:
 
 
 def _save(output: Path, found: Sequence[Embedded], size: int) -> None:
-    """Numbers alone, a row for each text; whole or not at all."""
+    """Write the embeddings to .npy or .safetensors, a row for each text; whole or not at all."""
     import io
 
     import numpy

@@ -1,4 +1,4 @@
-"""`regard fill`: words for the blanks of texts, by a pre-trained run."""
+"""`regard fill`: words for the blanks of texts, by a masked language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`regard NAME RUN …` for any task: the command that one without a command of its own has."""
+"""`regard NAME RUN …` for any task: the command for inference of one that has none of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.tasks.registry import Entry
 
 
 def make_asking(entry: Entry) -> Callable[..., None]:
-    """The command that asks a run of a task, by the `answer` of its loader."""
+    """The command for inference with runs of a task, by the `answer` of its loader."""
     units, title = entry.units, entry.units.capitalize()
     argument = typer.Argument(metavar="INPUT", help=f"{title}.  [default: stdin, one per line]")
     lines = Some("FILE", f"Read {units} from a file, one per line, plain or .gz.  [default: stdin]")

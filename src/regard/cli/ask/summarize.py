@@ -1,4 +1,4 @@
-"""`regard summarize`: shorter sentences, by a trained run."""
+"""`regard summarize`: shorten sentences (sentence compression) by a trained run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`regard tag`: a tag for each word of sentences, by a trained run."""
+"""`regard tag`: predict a tag for each word of sentences by a trained run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _write_conllu(found: Sequence[Tagged], column: int) -> Iterator[str]:
 
 
 def _find_column(run: Path) -> int:
-    """Where the tags of a run stand in CoNLL-U: in the column that it learned from."""
+    """The column of CoNLL-U for the tags of a run: the one that it was trained on."""
     from regard.data.tagged import NAMES
     from regard.models.layout import read_config
 

@@ -1,4 +1,4 @@
-"""`regard translate`: sentences through a trained run."""
+"""`regard translate`: translate sentences by a trained run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def translate(
     asking.check_asked(text, input, output, force)
     for name, value in (("--temperature", temperature), ("--top-k", top_k), ("--seed", seed)):
         if value is not None and not sample:
-            raise typer.BadParameter(f"{name} is for drawing words, add --sample")
+            raise typer.BadParameter(f"{name} is for sampling, add --sample")
     if layer is not None and look is None:
         raise typer.BadParameter("--layer is for pictures, add --look attention.png")
     check_place("--look", look, force=True)
@@ -120,12 +120,12 @@ def _list_lines(found: Sequence[Translation], as_json: bool) -> Iterator[str]:
 
 
 def _place(look: Path, number: int, total: int) -> Path:
-    """The file for one of several sentences."""
+    """The name of the picture of one of several sentences."""
     return look if total == 1 else look.with_stem(f"{look.stem}-{number}")
 
 
 def _draw(found: Sequence[Translation], look: Path, translator: Translator | None) -> None:
-    """A picture of each, or with the translator a page."""
+    """Draw the alignment of each sentence, or with the translator write a page of all heads."""
     from regard.views import draw_alignment
 
     for number, said in enumerate(found, 1):
@@ -137,7 +137,7 @@ def _draw(found: Sequence[Translation], look: Path, translator: Translator | Non
             draw_alignment(said.weights, said.source_tokens, said.target_tokens, path)
             print(f"The alignment of sentence {number} is in {path}.", file=sys.stderr)
             continue
-        from regard.tasks.looks.of_translator import look_at_run
+        from regard.tasks.looks.of_translator import look_at_translation
 
-        look_at_run(translator, said).page(path)
+        look_at_translation(translator, said).page(path)
         print(f"What sentence {number} attends to is in {path}: open it in a browser.", file=sys.stderr)

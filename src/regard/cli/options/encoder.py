@@ -1,4 +1,4 @@
-"""The options of tasks that train an encoder: what it is made of and how it reads."""
+"""Options of training an encoder: its size, tokenizer, batches, and what it starts from (fine-tuning)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from regard.cli.options.spread import Some, drop_none, read_changes
 from regard.cli.options.training import Changes
 
-# what a model that learned before decides
+# options that a pretrained encoder decides
 DECIDED = ("preset", "tokens", "vocab_size", "min_count", "lowercase", "form", "letters")
 
 Model = Annotated[
@@ -20,7 +20,7 @@ Window = Annotated[
     str | None,
     Some(
         "N[,M]",
-        "Truncated self-attention: each position sees N others on either side, or N back and M ahead; attention only."
+        "Window of self-attention (local attention): N positions on either side, or N back and M ahead; attention only."
         "  [default: all of them]",
     ),
 ]
@@ -32,7 +32,7 @@ Metric = Annotated[
 
 @dataclass(frozen=True)
 class Encoding:
-    """How large a model is and how it reads; what is not given is left to the task."""
+    """Options of the model's size, its tokenizer and its batches; what is not given is left to the task."""
 
     preset: Annotated[str | None, Some("NAME", "Size of the model: tiny, small or base.  [default: tiny]")] = None
     set_: Changes = None
@@ -40,8 +40,8 @@ class Encoding:
         str | None,
         Some(
             "RUN",
-            "Start from a trained encoder, and read as it does: a run of train pretrain (or tag, classify, summarize),"
-            " or hf:FOLDER with a BERT.  [default: random weights]",
+            "Fine-tune a trained encoder, with its tokenizer: a run of train pretrain (or tag, classify, summarize), or"
+            " hf:FOLDER with a BERT.  [default: random weights]",
             "--from",
         ),
     ] = None
@@ -66,7 +66,7 @@ class Encoding:
     ] = None
     letters: Annotated[
         bool | None,
-        Some(None, "Read each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
+        Some(None, "Embed each word by its characters, too.  [default: {letters}]", "--letters/--no-letters"),
     ] = None
     window: Window = None
     batch_size: Annotated[
@@ -83,7 +83,7 @@ class Encoding:
     ] = None
 
     def read(self, **changes: Any) -> dict[str, Any]:
-        """What was given of a job; `changes` are settings of the model that have an option of their own."""
+        """The settings of a job that were given; `changes` are settings of the model with an option of their own."""
         if self.start is not None:
             for name in DECIDED:
                 if getattr(self, name) is not None:
@@ -100,7 +100,7 @@ class Encoding:
 
 
 def read_window(given: str | None) -> int | list[int] | None:
-    """How far self-attention reaches, as a setting has it: one number for both sides, or one for each."""
+    """Parse the reach of windowed self-attention: one number for both sides, or one for each."""
     parts = [] if given is None else [part.strip() for part in given.split(",")]
     if len(parts) > 2 or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(

@@ -1,4 +1,4 @@
-"""The options that name examples: files, sentence pairs, labelled texts."""
+"""Options of datasets: files, sentence pairs, labelled texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LabelKeys = Annotated[str, typer.Option(metavar="A,B", help="Keys of text and la
 
 @dataclass(frozen=True)
 class Texts:
-    """Examples to learn from."""
+    """Options of a dataset."""
 
     data: Annotated[
         list[str] | None,
@@ -50,14 +50,14 @@ class Texts:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was given of a corpus."""
+        """The settings of the dataset that were given."""
         found = {"held_out": self.held_out, "limit": self.limit, "valid": tuple(self.valid or ())}
         return found | ({"data": tuple(self.data)} if self.data else {})
 
 
 @dataclass(frozen=True)
 class PairTexts:
-    """Sentence pairs to learn from."""
+    """Options of a dataset of sentence pairs."""
 
     data: Data = None
     valid: Valid = None
@@ -70,14 +70,14 @@ class PairTexts:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was given of a corpus."""
+        """The settings of the dataset that were given."""
         found = {name: getattr(self, name) for name in ("swap", "member", "held_out", "limit")}
         found |= {"columns": read_columns(self.columns), "keys": read_two("--keys", self.keys)}
         return found | {"valid": tuple(self.valid or ())} | ({"data": tuple(self.data)} if self.data else {})
 
 
 def read_columns(given: str) -> tuple[int, int]:
-    """Two columns, counted from 0."""
+    """Parse two columns, given from 1 and returned from 0."""
     first, second = read_two("--columns", given)
     if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
         raise typer.BadParameter(f"--columns must be two numbers counted from 1, as 1,2, got {given!r}")
@@ -85,7 +85,7 @@ def read_columns(given: str) -> tuple[int, int]:
 
 
 def read_label_columns(given: str | None) -> tuple[int | str, int | str] | None:
-    """Two columns, by name or counted from 0."""
+    """Parse two columns, given by name or from 1 and returned from 0."""
     if given is None:
         return None
     first, second = read_two("--columns", given)
@@ -93,14 +93,14 @@ def read_label_columns(given: str | None) -> tuple[int | str, int | str] | None:
 
 
 def read_column(given: str, name: str = "--column") -> int | str:
-    """A column, by name or counted from 0."""
+    """Parse a column, given by name or from 1 and returned from 0."""
     if given.isdecimal() and not int(given):
         raise typer.BadParameter(f"{name} must be named as in the first row, or counted from 1, got {given!r}")
     return int(given) - 1 if given.isdecimal() else given
 
 
 def read_two(name: str, given: str) -> tuple[str, str]:
-    """Two words with a comma between."""
+    """Parse two words with a comma between."""
     parts = [part.strip() for part in given.split(",")]
     if len(parts) != 2 or not all(parts):
         raise typer.BadParameter(f"{name} must be two with a comma between, got {given!r}")

@@ -1,4 +1,4 @@
-"""Options made of the fields of a dataclass: those that say by `setting` what they are."""
+"""Options generated from the fields of a dataclass: those that are declared by `setting`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_options(kind: type[Any], without: Container[str] = ()) -> type[Any]:
 
 
 def _describe(one: Any, inner: type[Any]) -> Any:
-    """The option of a setting: what it is, what it may be, and its default."""
+    """The option of a setting: its help, what it may be, and its default."""
     name, metavar, names = one.name.replace("_", "-"), METAVARS[inner], one.metadata["names"]
     default = "none" if one.default in (None, MISSING) else str(one.default).lower() if inner is bool else one.default
     said = f"{one.metadata['help'][:1].upper()}{one.metadata['help'][1:]}"

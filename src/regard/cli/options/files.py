@@ -1,4 +1,4 @@
-"""What commands read and write, and how far they are."""
+"""Input and output files of commands, and their progress bar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY = 64
 
 
 def name_program() -> str:
-    """What to type for this program: its path, where the shell would not find it by name."""
+    """How to call this program in a shell: by its path, where the shell would not find its name."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return "python -m regard"
@@ -26,7 +26,7 @@ def name_program() -> str:
 
 
 def check_place(option: str, path: Path | None, force: bool = False) -> None:
-    """Complain of a file that could not be written, or is there and is not to be lost, before there is work to lose."""
+    """Check that an output file can be written and overwrites none without --force, before there is work to lose."""
     if path is None:
         return
     if path.exists() and not path.is_file():
@@ -43,7 +43,7 @@ def check_place(option: str, path: Path | None, force: bool = False) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, plain or .gz."""
+    """Read the lines of a text file, plain or .gz."""
     from regard.data.pairs import check_file
     from regard.data.pairs import read_lines as walk
 
@@ -51,7 +51,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_stream() -> Iterator[str]:
-    """The lines of stdin, as they come."""
+    """Read the lines of stdin, as they come."""
     from regard.data.pairs import decode_line
 
     for number, raw in enumerate(sys.stdin.buffer, 1):
@@ -59,7 +59,7 @@ def read_stream() -> Iterator[str]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file, whole or not at all."""
+    """Write lines to a file, whole or not at all."""
     from regard.core.files import write_whole
 
     try:
@@ -71,7 +71,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 @contextmanager
 def show_progress(title: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr, where that is a terminal and there is much to do; what is yielded moves it."""
+    """A progress bar on stderr, where that is a terminal and there is much to do; what is yielded moves it."""
     if total < MANY or not sys.stderr.isatty():
         yield None
         return

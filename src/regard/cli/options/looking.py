@@ -10,7 +10,7 @@ from regard.cli.options.spread import Some
 
 @dataclass(frozen=True)
 class TranslationLooking:
-    """What a translator is to say, or how it finds what it says."""
+    """Options of looking at a translator: what it decodes, and how."""
 
     target: Annotated[
         str | None, Some("TEXT", "Target to look at, of a translator (teacher forcing).  [default: its own output]")

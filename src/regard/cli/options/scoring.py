@@ -1,4 +1,4 @@
-"""Options of `regard evaluate` that only some tasks have: how test data is read, and how answers are made."""
+"""Options of `regard evaluate` that only some tasks have: how test data is read, and how answers are decoded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Column = Annotated[
 
 @dataclass(frozen=True)
 class Scoring:
-    """The options of a task; a subclass has a field for each.
+    """The options of evaluating a task; a subclass has a field for each.
 
     `changes` is what of its reader differs from how the run read its own data, `options` is for its scorer.
     """
@@ -46,7 +46,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class AnswerScoring(Scoring):
-    """Those of a task whose runs answer each example by a line."""
+    """The options of evaluating a task whose runs answer each example by a line."""
 
     output: Annotated[
         Path | None,

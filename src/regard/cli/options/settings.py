@@ -1,4 +1,4 @@
-"""`regard train … --settings`: what --set may change."""
+"""`regard train … --settings`: the settings of the model that --set may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, kept as the fields of dataclasses."""
+"""Options that several commands share, declared as the fields of dataclasses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 
 
 def Some(metavar: str | None, help: str, *names: str, **limits: Any) -> Any:  # noqa: N802
-    """An option whose default hangs on others."""
+    """An option whose default depends on other things, and is said in its help."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=False, **limits)
 
 
 def spread(command: Callable[..., None], said: Mapping[str, str] | None = None) -> Callable[..., None]:
-    """Show the fields of a command's dataclasses as options in their place; it is called with the dataclasses.
+    """Turn the dataclasses that a command takes into options, one for each field; it is called with the dataclasses.
 
     What their help leaves open, as {lr}, `said` has for this command.
 
@@ -80,12 +80,12 @@ def join_options(kinds: Iterable[type[Any]]) -> Any:
 
 
 def drop_none(entries: dict[str, Any]) -> dict[str, Any]:
-    """What was given."""
+    """The entries that are not None."""
     return {name: value for name, value in entries.items() if value is not None}
 
 
 def read_changes(given: list[str] | None) -> dict[str, Any]:
-    """Each KEY=VALUE as a setting: a number, true, false, null or a word."""
+    """Parse each KEY=VALUE of --set: a number, true, false, null or a word."""
     return dict(_read_change(text) for text in given or [])
 
 

@@ -1,4 +1,4 @@
-"""What all that train share: the options of how and on what machine, and what is said at the end."""
+"""Options that all training commands share, hyperparameters and hardware; and what is printed at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def require(context: typer.Context, out: Path | None) -> Path | None:
-    """Complain of a run without a folder; what is not given is looked at after all that is."""
+    """Check that a run has a folder; an option that is not given is looked at after all that are."""
     if out is None and not context.params.get("settings"):
         raise typer.BadParameter("name a folder for the run")
     return out
@@ -56,7 +56,7 @@ Changes = Annotated[
 
 @dataclass(frozen=True)
 class Training:
-    """How, how long and on what a model is trained."""
+    """Options of training: its recipe (hyperparameters) and its hardware."""
 
     epochs: Annotated[
         int | None,
@@ -143,11 +143,11 @@ class Training:
         bool,
         typer.Option("--settings", help="List what --set may change: name, values, default. Trains nothing."),
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on the screen.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress and no summary.")] = False
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What was given of a `Recipe`."""
+        """The settings of a `Recipe` that were given."""
         # an average would need all of the weights in one place
         average = 0.0 if self.average is None and self.strategy == "fsdp" else self.average
         return drop_none(
@@ -160,7 +160,7 @@ class Training:
         )  # fmt: skip
 
     def run(self, job: Any, out: Path | None) -> None:
-        """Train a job in a folder and end the program."""
+        """Train a job in a folder, print how it ended, and exit."""
         if self.settings or out is None:
             print("\n".join(show_settings(job)))
             raise typer.Exit()
@@ -187,7 +187,7 @@ class Training:
 
 @contextmanager
 def hush() -> Iterator[None]:
-    """Keep back what lightning and torch say of themselves: it is for whoever programs them. Errors are errors."""
+    """Silence logs and warnings of lightning and torch, which are for programmers; errors still show."""
     import logging
     import warnings
 
@@ -211,7 +211,7 @@ def hush() -> Iterator[None]:
 
 
 def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test: bool = True, is_shown: bool) -> int:
-    """Say how a run ended and what can be done now, by what command and with what; the status to exit with."""
+    """Print how a run ended and the commands to use it with; the exit status."""
     import signal
 
     from torch import distributed
@@ -221,10 +221,10 @@ def close(standing: Any, out: Path, entry: Entry, metric: str = "", *, has_test:
     where = f"{out}: step {standing.step}, {standing.seconds:.0f} s of training"
     if standing.ended.startswith("SIG"):
         if is_first:
-            print(f"Stopped and saved. {where}. The same command goes on.", file=sys.stderr)
+            print(f"Stopped and saved. {where}. The same command resumes it.", file=sys.stderr)
         return 128 + signal.Signals[standing.ended]
     if is_shown and is_first:
-        why = "no better for long enough" if standing.ended == "patience" else "all steps done"
+        why = "early stopping" if standing.ended == "patience" else "all steps done"
         best = f"best {metric} {standing.best:.4g} at step {standing.best_step}"
         print(f"Done ({why}). {where}, {best}.", file=sys.stderr)
         for note in standing.notes:

@@ -1,1 +1,1 @@
-"""Commands that train, one file each."""
+"""Commands for training, one file each."""

@@ -1,4 +1,4 @@
-"""`regard train classify`: from labelled texts to a run."""
+"""`regard train classify`: train a text classifier on labelled texts."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def classify(
     """Train a text classifier, one label per text, or resume a run.
 
     Reads TSV, CSV and JSONL (also .gz), and folders with one folder of .txt files per label. Without --data it learns
-    how polite the sentences of the built-in phrasebook are. Stop it at any moment: the same command resumes it, and
-    comes to the same end.
+    how polite the sentences of the built-in phrasebook are. Stop it at any moment: the same command resumes it, with
+    the same result.
     """
     chosen, named = read_label_columns(columns), read_two("--keys", keys)
     given = encoding.read(pooling=pooling)

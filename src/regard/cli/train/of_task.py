@@ -1,4 +1,4 @@
-"""`regard train …` for any task: the command that one without a command of its own has."""
+"""`regard train …` for any task: the command for training one that has none of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FITTING: dict[str, Any] = {
 
 
 def make_fitting(job_class: Any) -> type[Any]:
-    """Those options of `FITTING` that leave something to choose."""
+    """The options of `FITTING` that leave something to choose."""
     chosen = {
         "model": len(job_class.models) > 1, "preset": len(job_class.presets) > 1, "set_": True,
         "batch_size": job_class.batch_size is not None, "metric": len(job_class.metrics) > 1,
@@ -37,7 +37,7 @@ def make_fitting(job_class: Any) -> type[Any]:
 
 
 def make_training(entry: Entry) -> Callable[..., None]:
-    """The command that trains a task, its options from the settings of its reader and its job."""
+    """The command that trains a task, its options from the settings of its dataset and its job."""
     job_class, reader = entry.open("job"), entry.open("reader")
 
     def train(*, out: Any = None, source: Any, reading: Any, fitting: Any, learning: Any, training: Any) -> None:
@@ -52,7 +52,7 @@ def make_training(entry: Entry) -> Callable[..., None]:
     }  # fmt: skip
     train.__doc__ = (
         f"Train a model that {entry.does}, or resume a run.\n\n"
-        "Stop it at any moment: the same command resumes it, and comes to the same end."
+        "Stop it at any moment: the same command resumes it, with the same result."
     )
     train.examples = (  # type: ignore[attr-defined]
         f"  regard train {entry.name} --out runs/{entry.name}\n"
@@ -62,7 +62,7 @@ def make_training(entry: Entry) -> Callable[..., None]:
 
 
 def _describe_defaults(job_class: Any, reader: Any) -> dict[str, str]:
-    """What the help of shared options leaves open, of this task."""
+    """The choices and defaults of a task, which the help of shared options leaves open."""
     jobs = {name: job_class.default(name) for name in job_class.models}
     found = {
         name: ", ".join(dict.fromkeys(str(getattr(job.recipe, name)) for job in jobs.values()))

@@ -1,4 +1,4 @@
-"""`regard train pretrain`: from plain text to a run that others begin from."""
+"""`regard train pretrain`: pre-train an encoder on plain text, to fine-tune others from."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pretrain(
 
     Reads plain text, one text per line (.txt, also .gz), folders of it, or the text of TSV, CSV, JSONL and CoNLL-U.
     Without --data it learns the English of the built-in phrasebook. `train tag`, `train classify` and `train summarize`
-    fine-tune it by --from. Stop it at any moment: the same command resumes it, and comes to the same end.
+    fine-tune it by --from. Stop it at any moment: the same command resumes it, with the same result.
     """
     given = encoding.read()
 

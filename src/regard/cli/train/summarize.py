@@ -1,4 +1,4 @@
-"""`regard train summarize`: from sentences and shorter ones to a run."""
+"""`regard train summarize`: train sentence compression on sentences and shorter ones."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def summarize(
     """Train a model that shortens sentences (sentence compression), or resume a run.
 
     Reads pairs of a sentence and a shorter one, as `train translate` does. Without --data it learns to turn sentences
-    of the built-in phrasebook into telegrams. Stop it at any moment: the same command resumes it, and comes to the same
-    end.
+    of the built-in phrasebook into telegrams. Stop it at any moment: the same command resumes it, with the same
+    result.
     """
     if how not in HOWS:
         raise typer.BadParameter(f"--how must be one of {', '.join(HOWS)}, got {how!r}")

@@ -1,4 +1,4 @@
-"""`regard train tag`: from tagged sentences to a run."""
+"""`regard train tag`: train a tagger on tagged sentences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tag(
 
     Reads CoNLL-U (.conllu, .conll) and two columns, a word and its tag per line with a blank line after each sentence
     (.tsv, .txt); also .gz. Without --data it learns the parts of speech of the built-in phrasebook, in English. Stop it
-    at any moment: the same command resumes it, and comes to the same end.
+    at any moment: the same command resumes it, with the same result.
     """
     given = encoding.read()
 

@@ -1,4 +1,4 @@
-"""`regard train translate`: from sentence pairs to a run."""
+"""`regard train translate`: train a translator on sentence pairs."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ def translate(
     """Train a translator on sentence pairs, or resume a run.
 
     Without --data it learns the built-in phrasebook, Chinese to English. Stop it at any moment, by Ctrl-C or harder:
-    the same command resumes it, and comes to the same end.
+    the same command resumes it, with the same result.
     """
     found, kinds = pairs.settings, [part.strip() for part in tokens.split(",")]
     if len(kinds) > 2:
         raise typer.BadParameter(f"--tokens must be one kind, or two with a comma between, got {tokens!r}")
     changes = drop_none({"window": read_window(window)}) | read_changes(set_)
 
-    from regard.tasks.reading.pairs import Corpus
-    from regard.tasks.text.translate_job import Job
+    from regard.tasks.reading.pairs import PairCorpus
+    from regard.tasks.text.translate_job import TranslateJob
 
-    job = Job.default(
-        model, recipe=training.recipe, preset=preset, changes=changes, corpus=Corpus(**found),
+    job = TranslateJob.default(
+        model, recipe=training.recipe, preset=preset, changes=changes, corpus=PairCorpus(**found),
         source_tokens=kinds[0], target_tokens=kinds[-1], vocab_size=vocab_size, min_count=min_count,
         lowercase=lowercase, form=form, is_shared=shared, joiner=joiner, max_tokens=max_tokens, max_length=max_length,
         metric=metric, label_smoothing=label_smoothing, **drop_none({"batch_size": batch_size}),

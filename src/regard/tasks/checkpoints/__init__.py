@@ -1,1 +1,1 @@
-"""Folders of other people's models, opened with suspicion."""
+"""Hugging Face checkpoints on disk, opened safely: their code is never run, nothing is unpickled or downloaded."""

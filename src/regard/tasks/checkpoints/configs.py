@@ -1,4 +1,4 @@
-"""The config of a Hugging Face checkpoint: what of it is obeyed, and what is refused."""
+"""The config.json of a Hugging Face checkpoint: which entries are used, ignored or refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHARED = ("rope_scaling", "rope_parameters", "torch_dtype", "layer_types")
 
 
 def open_inside(file: pathlib.Path, fix: str) -> BinaryIO:
-    """A file that lies in its folder, and is no link to another place."""
+    """Open a file of a folder; a symbolic link that leads out of it is refused."""
     home, real = (pathlib.Path(os.path.realpath(path)) for path in (file.parent, file))
     # in the cache of the Hub, a snapshot is links into the blobs beside it
     blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
@@ -42,13 +42,13 @@ def open_inside(file: pathlib.Path, fix: str) -> BinaryIO:
 
 
 def read_object(file: pathlib.Path) -> dict[str, Any]:
-    """A file of JSON, an object."""
+    """Read a JSON object from a file."""
     with open_inside(file, "name a folder of a Hugging Face checkpoint") as opened:
         return files.read_object(opened, file, MOST_BYTES, RESTORE, RESTORE)
 
 
 def check_entries(file: pathlib.Path, entries: Mapping[str, Any]) -> None:
-    """Complain of what would run code, or needs more than this folder has, at any depth."""
+    """Refuse a config that would run its own code or needs other files, at any depth."""
     if str(entries.get("model_type", "")).startswith("regard-"):
         raise name_fault(file.parent, "is a run of regard", "name it without hf:")
     for key, value, depth in _walk(entries):
@@ -58,8 +58,8 @@ def check_entries(file: pathlib.Path, entries: Mapping[str, Any]) -> None:
             raise name_fault(file, "is nested too deep", RESTORE)
 
 
-def make_config(transformers: Any, file: pathlib.Path, entries: Mapping[str, Any]) -> Any:
-    """The config of a known family, of entries that this family knows."""
+def make_transformers_config(transformers: Any, file: pathlib.Path, entries: Mapping[str, Any]) -> Any:
+    """The transformers config of a known model type; unknown entries are dropped unless they are plain numbers."""
     kind = entries.get("model_type")
     if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
         cause = f"has the model_type {kind!r:.40}"
@@ -78,7 +78,7 @@ def make_config(transformers: Any, file: pathlib.Path, entries: Mapping[str, Any
 
 
 def choose_class(transformers: Any, place: pathlib.Path, config: Any) -> Any:
-    """The class that reads this config, for one kind of input."""
+    """The transformers model class for a config; multimodal models are refused."""
     if any(getattr(config, name, None) is not None for name in ("text_config", "vision_config", "audio_config")):
         raise name_fault(place, f"is of several kinds of input ({config.model_type:.40})", ANY)
     table = transformers.MODEL_MAPPING
@@ -95,13 +95,13 @@ def choose_class(transformers: Any, place: pathlib.Path, config: Any) -> Any:
 
 
 def list_names(opener: Any) -> set[str]:
-    """The entries that a class of configs declares, and other names for them."""
+    """The fields that a config class declares, and their aliases."""
     declared = {field.name for field in dataclasses.fields(opener)} if dataclasses.is_dataclass(opener) else set()
     return {*declared, *opener.attribute_map}
 
 
 def asked_names(opener: Any) -> set[str]:
-    """The entries that a class of configs asks for besides: names that older files have."""
+    """Further names that the code of a config class mentions, such as fields of older files."""
     found: set[str] = set()
     for one in opener.__mro__:
         for name in ("__init__", "__post_init__"):
@@ -112,14 +112,14 @@ def asked_names(opener: Any) -> set[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it can name nothing: a number, true, false, none, or a list of such."""
+    """Whether a value cannot name anything: a number, true, false, null, or a list of these."""
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float)
 
 
 def _walk(entries: Any) -> Iterator[tuple[str, Any, int]]:
-    """All keys, their values and their depths; in a list there are no keys, but values."""
+    """All keys, values and depths of nested entries; items of a list have no keys."""
     rest = [(entries, 0)]
     while rest:
         one, depth = rest.pop()
@@ -131,7 +131,7 @@ def _walk(entries: Any) -> Iterator[tuple[str, Any, int]]:
 
 
 def _drop(entries: Any) -> Any:
-    """The same without what a file may not decide, at any depth."""
+    """The entries without ignored keys, at any depth."""
     if isinstance(entries, dict):
         kept = {key: value for key, value in entries.items() if not key.startswith(IGNORED)}
         return {key: _drop(value) for key, value in kept.items()}

@@ -1,4 +1,4 @@
-"""A picture as a vision model wants it, by the numbers in its folder."""
+"""Image preprocessing as preprocessor_config.json has it: resize, centre crop, rescale, normalise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BILINEAR = 2
 
 
 def read_picture(path: str | os.PathLike[str]) -> Any:
-    """A picture file as three colours, upright."""
+    """Read an image file as RGB, turned upright by its EXIF orientation."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -46,7 +46,7 @@ def read_picture(path: str | os.PathLike[str]) -> Any:
 
 
 def fit_picture(picture: Any, rules: Mapping[str, Any], size: tuple[int, int]) -> tuple[Any, Tensor]:
-    """The picture as the model sees it, and its numbers (1, 3, height, width).
+    """Preprocess an image: as the model sees it, and its pixel values (1, 3, height, width).
 
     >>> from PIL import Image
     >>> seen, numbers = fit_picture(Image.new("RGB", (60, 40), "white"), {"image_std": 0.5}, (32, 32))
@@ -73,7 +73,7 @@ def fit_picture(picture: Any, rules: Mapping[str, Any], size: tuple[int, int]) -
 
 
 def read_rules(folder: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a folder says of its pictures, and a note where it says nothing."""
+    """The settings of preprocessor_config.json, and a note where there is none."""
     file = folder / RULES
     if not file.exists():
         return {}, (f"The folder has no {RULES}: the picture is made to fit and scaled to -1 … 1.",)
@@ -101,7 +101,7 @@ def read_rules(folder: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 def list_patches(
     folder: pathlib.Path, config: Any, picture: Any, seen: Mapping[str, Any]
 ) -> tuple[tuple[int, int], int]:
-    """The patches as (rows, columns), and how many tokens stand before them."""
+    """The grid of patches as (rows, columns), and how many tokens, such as [CLS], stand before them."""
     patch = getattr(config, "patch_size", None)
     height, width = patch if isinstance(patch, list | tuple) else (patch, patch)
     counts = {look.received.shape[-1] for look in seen.values()}

@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint on disk, opened with suspicion: no code of its own, no pickles, nothing fetched."""
+"""Loading a Hugging Face checkpoint from disk safely: no code of its own, no pickles, no downloads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.tasks.checkpoints.configs import (
     RESTORE,
     check_entries,
     choose_class,
-    make_config,
+    make_transformers_config,
     open_inside,
     read_object,
 )
@@ -44,7 +44,7 @@ LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_lay
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """An opened checkpoint: the model in evaluation, and what cuts its texts, None where the folder has none.
+    """A loaded checkpoint: the model in evaluation mode and its tokenizer, None where the folder has none.
 
     `positions` is how many tokens the model has places for, None where there is no such limit; `can_speak` says
     whether a decoder's words can be chosen, which needs its output layer.
@@ -58,14 +58,14 @@ class Checkpoint:
 
     @property
     def kind(self) -> str:
-        """What goes in and what attends to what: "pair", "text" or "image"."""
+        """The kind of model: "pair" (encoder-decoder), "text" or "image"."""
         if self.model.main_input_name == "pixel_values":
             return "image"
         return "pair" if self.model.config.is_encoder_decoder else "text"
 
 
 def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Checkpoint:
-    """Open a folder that `save_pretrained` of transformers wrote.
+    """Load the model and tokenizer of a folder that `save_pretrained` of transformers wrote.
 
     transformers never learns where the folder is: it gets a config of which only known entries are left, and weights
     that were read here, out of safetensors. The attention that runs is torch's own (sdpa), or eager code where a model
@@ -81,7 +81,7 @@ def open_checkpoint(folder: str | os.PathLike[str], device: str | torch.device =
     files = _list_weights(place)
     _check_layers(place, files, entries)
     with hush():
-        config = make_config(transformers, place / CONFIG, entries)
+        config = make_transformers_config(transformers, place / CONFIG, entries)
         opener = choose_class(transformers, place, config)
         # named here: what a config says of it, at any depth, is never asked
         attention = "sdpa" if opener._supports_sdpa else "eager"
@@ -119,7 +119,7 @@ def _import_transformers() -> Any:
 
 
 def _check_folder(place: pathlib.Path) -> None:
-    """Complain of a folder that has no weights, or not all of them in safetensors of its own."""
+    """Check that a folder has weights of its own in safetensors, no adapter and no pickles alone."""
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         if (place / name).exists():
             raise name_fault(place, f"holds an adapter ({name})", "merge it into its model first")
@@ -134,7 +134,7 @@ def _check_folder(place: pathlib.Path) -> None:
 
 
 def _list_weights(place: pathlib.Path) -> list[pathlib.Path]:
-    """The files of the weights, all of them safetensors in this very folder."""
+    """The safetensors files of the weights, all of them in this folder."""
     if (place / WEIGHTS).exists():
         return [place / WEIGHTS]
     table = read_object(place / INDEX).get("weight_map")
@@ -145,7 +145,7 @@ def _list_weights(place: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _check_layers(place: pathlib.Path, files: Sequence[pathlib.Path], entries: Mapping[str, Any]) -> None:
-    """More layers than there are tensors would be built for ages before anyone saw that."""
+    """Check that a config has no more layers than there are tensors: to build them would take ages."""
     count = 0
     for file in files:
         with open_inside(file, RESTORE) as opened:
@@ -161,7 +161,7 @@ def _check_layers(place: pathlib.Path, files: Sequence[pathlib.Path], entries: M
 
 
 def _read_weights(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
-    """The weights, which stay on disk until they are asked for."""
+    """The weights, memory-mapped: read from disk when they are used."""
     safetensors = import_safetensors()
     found: dict[str, Tensor] = {}
     for file in files:
@@ -174,7 +174,7 @@ def _read_weights(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
 
 
 def _read_speaking(place: pathlib.Path, entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what a folder says of speaking, the tokens alone: how is for the caller."""
+    """The special token ids of generation_config.json; how to generate is for the caller to say."""
     file = place / SPEAKING
     if not file.exists():
         # where it stood before there was a file for it
@@ -188,12 +188,12 @@ def _read_speaking(place: pathlib.Path, entries: Mapping[str, Any]) -> dict[str,
 
 
 def _is_number(value: Any) -> bool:
-    """Of a token, or of several."""
+    """Whether this is a token id, or a list of them."""
     return type(value) is int or (isinstance(value, list) and len(value) > 0 and all(map(_is_number, value)))
 
 
 def _read_tokenizer(place: pathlib.Path) -> Any:
-    """The tokenizer of tokenizer.json; what it says of padding and truncation is for batches, and left out."""
+    """The tokenizer of tokenizer.json without its padding and truncation, which are for batches."""
     try:
         import tokenizers
     except ImportError:
@@ -214,7 +214,7 @@ def _read_tokenizer(place: pathlib.Path) -> Any:
 
 
 def _count_positions(model: nn.Module) -> int | None:
-    """The rows of the smallest table of positions, less those it keeps for itself."""
+    """The maximum sequence length: rows of the smallest position embedding, less those it reserves."""
     counts = []
     for name, module in model.named_modules():
         if name.rpartition(".")[2] not in POSITIONS or not isinstance(module, nn.Embedding):
@@ -228,7 +228,7 @@ def _count_positions(model: nn.Module) -> int | None:
 
 @contextlib.contextmanager
 def hush() -> Iterator[None]:
-    """transformers without its reports, its bars and the network; as it was, afterwards."""
+    """Silence transformers within the block: no logs, no progress bars, no network."""
     from huggingface_hub import constants
     from transformers.utils import logging
 

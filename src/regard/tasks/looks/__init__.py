@@ -1,1 +1,1 @@
-"""What models attend to, with the labels of what they read."""
+"""Looks: the attention weights of a model on an input, with labels of its tokens."""

@@ -1,4 +1,4 @@
-"""The head of a sight that says the most."""
+"""Choosing the most informative head of a look, to show it first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from regard.tasks.looks.sight import Sight
 
 
-def find_telling(sight: Sight, *, is_queried: bool = False) -> tuple[str, int]:
-    """The attention and the head: sharp, and neither a sink nor a diagonal; between two texts, where there are two.
+def find_best_head(sight: Sight, *, is_queried: bool = False) -> tuple[str, int]:
+    """The attention and head to show first: sharp, no sink, no diagonal; cross-attention where there is some.
 
     Where one of its queries `is_queried`, it is none of the label of a whole, if there are others.
     """
@@ -32,10 +32,10 @@ def find_telling(sight: Sight, *, is_queried: bool = False) -> tuple[str, int]:
 
 
 def _is_between(sides: tuple[str, str]) -> bool:
-    """Whether it is between two texts, or from the label of a whole: more is said by that than by a look at itself."""
+    """Whether it is cross-attention or attention pooling: both tell more than self-attention."""
     return sides[0] == "label" or sides == ("target", "source")
 
 
 def list_labels(labels: Labels) -> list[str]:
-    """Labels for a picture: the space that parts two words is no part of either."""
+    """Token labels for a picture, without the spaces between words."""
     return [label.strip() or label for label in labels.labels]

@@ -1,4 +1,4 @@
-"""What a run, or a Hugging Face checkpoint on disk, attends to: a look at what it is asked, as its task has it."""
+"""A look at a run, by its task, or at a Hugging Face checkpoint: its attention weights on an input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def look_at(
     run: str | os.PathLike[str], text: str | None = None, *, image: str | os.PathLike[str] | None = None,
     device: str | torch.device = "auto", **options: Any,
 ) -> Sight:  # fmt: skip
-    """What the run in a folder, or the checkpoint of "hf:FOLDER", attends to; `options` are those of its look.
+    """The attention weights of a run, or of the checkpoint in "hf:FOLDER", on an input; `options` are of its look.
 
     All have `layers`, which are looked at, and `top`, how many of a query's largest weights are kept; what translates
     has `target` and `beam`, too.

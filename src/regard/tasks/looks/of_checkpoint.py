@@ -1,4 +1,4 @@
-"""What a Hugging Face checkpoint attends to in a text or a picture."""
+"""The attention weights of a Hugging Face checkpoint on a text or an image."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from regard.watching import Seen, watch
 def look_at_text(
     checkpoint: Checkpoint, text: str, *, target: str | None = None, beam: int = 5, layers: Any = None, top: int = 16
 ) -> Sight:
-    """What a checkpoint attends to in a text; of an encoder and a decoder, while it says `target`, or else its own
-    words."""
+    """The attention weights of a checkpoint on a text; an encoder-decoder decodes `target`, or else its own output."""
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     encoding, notes = _encode(checkpoint, text, "text")
     ids = torch.tensor([encoding.ids], device=model.device)
@@ -66,7 +65,7 @@ def look_at_text(
 def look_at_picture(
     checkpoint: Checkpoint, image: str | os.PathLike[str], *, layers: Any = None, top: int = 16
 ) -> Sight:
-    """What a vision model attends to in a picture, patch by patch."""
+    """The attention weights of a vision model on an image, patch by patch."""
     model = checkpoint.model
     rules, notes = read_rules(checkpoint.folder)
     side = model.config.image_size if hasattr(model.config, "image_size") else 224
@@ -87,7 +86,7 @@ def _run(checkpoint: Checkpoint, layers: Any, top: int, **given: Any) -> Seen:
 
 @contextlib.contextmanager
 def _blame(checkpoint: Checkpoint) -> Iterator[None]:
-    """Say in one line what others' code has against others' files: a size that does not fit, an input that lacks."""
+    """Turn any error of a checkpoint's own model into one line that names its folder."""
     try:
         yield
     except RegardError:
@@ -97,7 +96,7 @@ def _blame(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def _encode(checkpoint: Checkpoint, text: str, name: str) -> tuple[Any, tuple[str, ...]]:
-    """The tokens of a text; where the model has no places for all, those it has, and a note that says so."""
+    """The encoding of a text, truncated to the model's positions, and a note where it was."""
     check_text(text, name)
     encoding, most = checkpoint.tokenizer.encode(text), checkpoint.positions
     known = checkpoint.model.get_input_embeddings().num_embeddings

@@ -1,4 +1,4 @@
-"""What a run that reads attends to: a tagger, a classifier, one that shortens sentences, one that learned words."""
+"""The attention weights of an encoder run: a tagger, classifier, summarizer or masked language model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from regard.core import RegardError
 from regard.data.compression import DROP, KEEP
 from regard.models.encoder import Encoder
-from regard.tasks.looks.of_translator import look_at_run
+from regard.tasks.looks.of_translator import look_at_translation
 from regard.tasks.looks.sight import POOLING, Sight, place_pooled
 from regard.tasks.looks.token_labels import UNKNOWN, check_text, label_names
 from regard.tasks.reading.predict import find_logits
@@ -29,7 +29,7 @@ MARK = "/"
 
 @torch.no_grad()
 def look_at_tags(tagger: Tagger, text: str, *, layers: Any = None, top: int = 16) -> Sight:
-    """What a tagger attends to while it tags the words of a text.
+    """The attention weights of a tagger on a text, with the tags it predicts.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
@@ -50,10 +50,10 @@ def look_at_summary(
     summarizer: Summarizer, text: str, *, target: str | None = None, beam: int | None = None, layers: Any = None,
     top: int = 16,
 ) -> Sight:  # fmt: skip
-    """What a summarizer attends to while it keeps and drops the words of a text, or writes it anew."""
+    """The attention weights of a summarizer on a text: one that keeps and drops words, or one that rewrites."""
     model, lexicon = summarizer.model, summarizer.lexicon
     if isinstance(model, Translator):
-        return look_at_run(model, text, target=target, beam=5 if beam is None else beam, layers=layers, top=top)
+        return look_at_translation(model, text, target=target, beam=5 if beam is None else beam, layers=layers, top=top)
     for name, given in (("target", target), ("beam", beam)):
         if given is not None:
             raise RegardError(f"look {name} is not for a run that keeps and drops words: leave it out.")
@@ -74,7 +74,7 @@ def _show_tags(seen: Seen, lexicon: Lexicon, text: str, words: Sequence[str], ta
 
 @torch.no_grad()
 def look_at_class(classifier: Classifier, text: str, *, layers: Any = None, top: int = 16) -> Sight:
-    """What a classifier attends to while it finds the label of a text: the weights it pools by, and its layers.
+    """The attention weights of a classifier on a text: those of its attention pooling and of its layers.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["good film", "bad film"], "words")
@@ -98,7 +98,7 @@ def look_at_class(classifier: Classifier, text: str, *, layers: Any = None, top:
 
 @torch.no_grad()
 def look_at_words(filler: Filler, text: str, *, layers: Any = None, top: int = 16) -> Sight:
-    """What an encoder that learned words attends to in a text, and what it would put where "___" stands.
+    """The attention weights of a masked language model on a text, and its predictions for "___".
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["a good film", "a bad film"], "words")
@@ -127,7 +127,7 @@ def look_at_words(filler: Filler, text: str, *, layers: Any = None, top: int = 1
 
 
 def _find_blanks(lexicon: Lexicon, text: str) -> tuple[list[tuple[int, int]], list[int]]:
-    """Where the tokens of a text with blanks stand in it, and the token of each blank."""
+    """The character spans of the tokens of a text with blanks, and the token of each blank."""
     # by what the text is cut with, each blank is one letter long
     wide = [found.end() - found.start() for found in BLANK.finditer(text)]
     starts = [found.start() - sum(wide[:k]) + k for k, found in enumerate(BLANK.finditer(text))]
@@ -142,7 +142,7 @@ def _find_blanks(lexicon: Lexicon, text: str) -> tuple[list[tuple[int, int]], li
 
 
 def label_words(lexicon: Lexicon, text: str, words: Sequence[str], encoded: Encoded) -> Labels:
-    """Labels of the tokens of words that stand in a text one after the other."""
+    """Labels of the tokens of words that follow each other in a text."""
     offsets: list[tuple[int, int]] = []
     at, inner = 0, lexicon.tokenizer
     for word in words:
@@ -164,7 +164,7 @@ def label_text(lexicon: Lexicon, text: str, encoded: Encoded) -> Labels:
 
 
 def _frame(lexicon: Lexicon, text: str, spans: list[tuple[int, int]], encoded: Encoded) -> Labels:
-    """Labels of a text whose tokens stand between those of the frame."""
+    """Labels of a text and of the special tokens around it."""
     before, after = _count_frame(lexicon)
     # where nothing of a text is read, what stands for it is
     spans = spans or [(0, len(text))] * (len(encoded.ids) - before - after)
@@ -174,13 +174,13 @@ def _frame(lexicon: Lexicon, text: str, spans: list[tuple[int, int]], encoded: E
 
 
 def _count_frame(lexicon: Lexicon) -> tuple[int, int]:
-    """How many tokens stand before and behind every text."""
+    """How many special tokens stand before and after every text."""
     framed = lexicon.frame([-1])
     return framed.index(-1), len(framed) - framed.index(-1) - 1
 
 
 def _mark(labels: Labels, marks: Mapping[int, str]) -> Labels:
-    """Labels that say what was found for some of them."""
+    """Labels with the predicted tag or word behind them, as word/TAG."""
     told = [f"{x.strip()}{MARK}{marks[k]}" if k in marks else x for k, x in enumerate(labels.labels)]
     return Labels(tuple(told), labels.special, labels.marks, False)
 
@@ -200,7 +200,7 @@ def _watch(model: Encoder, text: str, layers: Any, top: int) -> Any:
 
 
 def _check(model: Encoder) -> None:
-    """Complains of a model that attends to nothing."""
+    """Check that a model has attention weights to look at."""
     config = model.config
     is_pooled = config.head == "classes"
     if config.kind == "attention" or (is_pooled and model.pooling is not None):

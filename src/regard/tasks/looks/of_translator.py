@@ -1,4 +1,4 @@
-"""What a translator attends to while it speaks."""
+"""The attention weights of a translator while it decodes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from regard.watching import watch
 
 
 @torch.no_grad()
-def look_at_run(
+def look_at_translation(
     translator: Translator, text: str | Translation, *, target: str | None = None, beam: int = 5, layers: Any = None,
     top: int = 16,
 ) -> Sight:  # fmt: skip
-    """What a translator attends to while it says `target`, or else its own translation of `text`.
+    """The attention weights of a translator on `text`, while it decodes `target` or else its own translation.
 
     A translation that it made before is said once more.
 
@@ -30,7 +30,8 @@ def look_at_run(
     >>> chinese = train_tokenizer(["介绍一下西安"], kind="characters")
     >>> english = train_tokenizer(["introduce xi'an"], kind="words")
     >>> config = Config(chinese.vocab_size, english.vocab_size, embed_size=8, num_hiddens=8)
-    >>> sight = look_at_run(Translator(Seq2Seq.from_config(config), chinese, english), "介绍西安", target="xi'an")
+    >>> translator = Translator(Seq2Seq.from_config(config), chinese, english)
+    >>> sight = look_at_translation(translator, "介绍西安", target="xi'an")
     >>> sight.tokens["target"].labels, {name: look.map.shape for name, look in sight.seen.items()}
     (("xi'an", '<eos>'), {'decoder': torch.Size([1, 2, 5])})
     """

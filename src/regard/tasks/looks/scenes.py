@@ -1,4 +1,4 @@
-"""Scenes: what lies under the weights of a look, a text, a picture in patches or a graph, and how each is drawn.
+"""Scenes: what attention weights are drawn on, a text, an image in patches or a graph, and how.
 
 What a run is asked, and whether torch is needed to know it, is told here, so nothing of torch is imported at the top.
 """
@@ -19,7 +19,7 @@ SHADES = " ░▒▓█"
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Texts: one that attends to itself, or two."""
+    """The scene of text: tokens of one text (self-attention) or of two (cross-attention)."""
 
     # what a query or a key is
     unit: ClassVar[str] = "tokens"
@@ -28,7 +28,7 @@ class Scene:
 
     @classmethod
     def take(cls, text: str | None, image: Any) -> Any:
-        """What a run is asked, of the text and of the picture's file that were given; complains of what is not."""
+        """The input of a look, out of the text and the image file that were given; checked."""
         if image is not None:
             raise RegardError("look image is for models that see: this one does not, leave it out.")
         if text is None:
@@ -37,11 +37,11 @@ class Scene:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What the page shows beside the heads, as `regard.views.page` takes it."""
+        """What the page shows beside the heads: options of `regard.views.page`."""
         return {}
 
     def draw(self, look: Any, head: int, sides: tuple[str, str], labels: Sequence[Sequence[str]], title: str) -> Any:
-        """One head as a picture, with the labels of its queries and keys; returns Axes."""
+        """Draw one head by matplotlib, with labels of its queries and keys; returns Axes."""
         from regard.views.figures import align, map, row
 
         (queries, keys), (rows, columns) = sides, labels
@@ -52,13 +52,13 @@ class Scene:
         return map(look, head=head, tokens=rows, keys=columns, title=title)
 
     def sketch(self, look: Any, head: int, query: int | None) -> list[str]:
-        """One head in characters, where that says more than a list of its rows."""
+        """One head as lines of text, where that says more than a list of its rows."""
         return []
 
 
 @dataclass(frozen=True, eq=False)
 class ImageScene(Scene):
-    """A picture as the model saw it, in patches of `grid` rows and columns, after `skip` tokens that are none."""
+    """The scene of an image as the model saw it, in patches of `grid` rows and columns, after `skip` special tokens."""
 
     unit: ClassVar[str] = "patches"
     is_typed: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class ImageScene(Scene):
 
 @dataclass(frozen=True, eq=False)
 class GraphScene(Scene):
-    """A graph: `edges` from and to, (2, count) or pairs, whose ends give weights to their starts; `at` are places."""
+    """The scene of a graph: `edges` from and to, (2, count) or pairs, drawn with the weight of `to` for `from`."""
 
     unit: ClassVar[str] = "nodes"
     is_typed: ClassVar[bool] = False

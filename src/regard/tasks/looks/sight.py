@@ -1,4 +1,4 @@
-"""What was seen of one pass, with the labels of its tokens."""
+"""The recorded attention weights of one forward pass, with the labels of its tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.core import RegardError
-from regard.tasks.looks.best_head import find_telling, list_labels
+from regard.tasks.looks.best_head import find_best_head, list_labels
 from regard.tasks.looks.scenes import Scene
 from regard.views.page import Labels, page
 from regard.views.sheet import check_path, open_sheet, save_figure
@@ -25,7 +25,7 @@ SHORT = 120
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """All attentions of one pass, and whose tokens they are of.
+    """The attention weights of all layers in one forward pass, and the tokens of their queries and keys.
 
     `tokens` are the labels of each side, `sides` the two sides of each attention by name: whose queries, whose keys.
     Of a model that speaks, row i is of the step that produced token i: the queries of a decoder are "target", what was
@@ -45,7 +45,7 @@ class Sight:
 
     @property
     def title(self) -> str:
-        """The text and what was said, each in one short line."""
+        """The input and the output, each shortened to one line."""
         parts = [" ".join(part.split()) for part in (self.text, self.said) if part is not None]
         return " → ".join(part if len(part) <= SHORT else f"{part[: SHORT - 1]}…" for part in parts)
 
@@ -53,7 +53,7 @@ class Sight:
         self, out: str | os.PathLike[str] | None, *, title: str | None = None, lang: str = "en", heads: int = 8,
         other: Sight | None = None, names: tuple[str, str] | None = None,
     ) -> Any:  # fmt: skip
-        """Write the page of `regard.views.page`; `other` is compared with this one, `names` are those of the two."""
+        """Write a page by `regard.views.page`; `other` is compared with this one, `names` are those of the two."""
         theirs = other.sides if other else {}
         sides = {**theirs, **self.sides}
         for name in [name for name in theirs if {sides[name], theirs[name]} <= OWN and sides[name] != theirs[name]]:
@@ -71,9 +71,9 @@ class Sight:
         )  # fmt: skip
 
     def draw(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
-        """Draw the most telling head: as the scene has it, a map or bars, over the picture, along the edges."""
+        """Draw the most informative head: as its scene has it, a heat map or bars, over the image, along the edges."""
         place = check_path(path)
-        name, head = find_telling(self)
+        name, head = find_best_head(self)
         labels = [list_labels(self.tokens[side]) for side in self.sides[name]]
         shown = f"{title or self.title} — {name}, head {head}".encode(errors="replace").decode()
         axes = self.scene.draw(self.seen[name], head, self.sides[name], labels, shown)
@@ -82,7 +82,7 @@ class Sight:
 
 
 def place_sides(seen: Seen) -> dict[str, Pair]:
-    """Whose queries and keys the attentions of an encoder and a decoder are."""
+    """Which texts the queries and keys of an encoder-decoder's attentions belong to."""
     sides = {}
     for name in seen:
         if "decoder" not in name.partition("#")[0].split("."):
@@ -93,7 +93,7 @@ def place_sides(seen: Seen) -> dict[str, Pair]:
 
 
 def place_pooled(seen: Seen, side: str) -> dict[str, Pair]:
-    """Whose queries and keys the attentions of an encoder are, if it pools `side` into one vector for a label.
+    """Which texts the queries and keys of an encoder's attentions belong to, attention pooling of `side` included.
 
     What pools goes by the name of its module, "pooling"; its query is learned, and none of what is pooled.
     """

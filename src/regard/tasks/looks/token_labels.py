@@ -1,4 +1,4 @@
-"""Texts that go in, and labels of what comes out token by token."""
+"""Token labels: of input text, generated tokens, image patches and graph nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Speaker:
 
 
 def label_said(ids: Sequence[int], speaker: Speaker) -> Labels:
-    """Labels of tokens that no text was cut into: what each adds to the text of those before it."""
+    """Labels of generated tokens: what each adds to the decoded text before it."""
     spans: list[tuple[int, int]] = []
     text, waiting = "", 0
     for k, number in enumerate(ids):
@@ -42,7 +42,7 @@ def label_said(ids: Sequence[int], speaker: Speaker) -> Labels:
 
 
 def label_names(names: Sequence[str], num_special: int = 0) -> Labels:
-    """Labels that are no text's: names of nodes, or the one of a whole; the first may stand for none of it.
+    """Labels that are names, of graph nodes or of one class; the first `num_special` are special tokens.
 
     >>> label_names(["[CLS]", "1,1"], num_special=1).special
     (True, False)
@@ -51,7 +51,7 @@ def label_names(names: Sequence[str], num_special: int = 0) -> Labels:
 
 
 def label_patches(grid: tuple[int, int], skip: int = 0) -> Labels:
-    """Labels of patches by row and column, after `skip` tokens that are none, as a class token.
+    """Labels of image patches by row and column, after `skip` special tokens such as [CLS].
 
     >>> label_patches((1, 2), 1).labels
     ('[CLS]', '1,1', '1,2')
@@ -67,12 +67,12 @@ def end(labels: Labels) -> Labels:
 
 
 def shift(labels: Labels, start: str) -> Labels:
-    """What the decoder had before it, where `labels` is what it produced."""
+    """The decoder's inputs, where `labels` are its outputs: shifted right by one, behind `start`."""
     return Labels((start, *labels.labels[:-1]), (True, *labels.special[:-1]), (False, *labels.marks[:-1]), False)
 
 
 def clean(text: str, name: str = "text") -> str:
-    """As the translator reads it: line breaks are spaces."""
+    """A text as the translator reads it: line breaks are spaces."""
     return " ".join(check_text(text, name).splitlines()).strip()
 
 

@@ -1,4 +1,4 @@
-"""How good labels are: accuracy, F1 and confusions, by torchmetrics."""
+"""Metrics of classification and tagging: accuracy, precision, recall, F1 and confusions, by torchmetrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class LabelScore:
-    """Of one label, from 0 to 100; `count` is how often it is right."""
+    """Precision, recall and F1 of one label, from 0 to 100; `count` (support) is how often it is right."""
 
     precision: float
     recall: float
@@ -30,7 +30,7 @@ class LabelScore:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Accuracy, and the mean over labels of F1, from 0 to 100, of `count` labels.
+    """Accuracy and macro F1, the mean over labels, from 0 to 100, of `count` labels.
 
     `baseline` is the accuracy of saying nothing but `usual`, the most frequent of the right labels.
     `confusions` are (right, said, how often), the most frequent first. `unknown` counts the labels that the model does
@@ -48,7 +48,7 @@ class LabelScores:
 
 
 def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]) -> LabelScores:
-    """The scores of labels against the right ones; `known` are all that the model can say.
+    """Accuracy, F1 and confusions of predicted labels; `known` are all that the model can predict.
 
     >>> found = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "x"], ["a", "b"])
     >>> found.accuracy, found.baseline, found.labels["a"].recall, found.confusions, found.unknown
@@ -93,7 +93,7 @@ def score_labels(said: Sequence[str], right: Sequence[str], known: Sequence[str]
 def report_labels(
     said: Sequence[str], right: Sequence[str], known: Sequence[str], seconds: float, *, answers: Sequence[str] = ()
 ) -> Result:
-    """The scores of labels as a result of `evaluate`; `answers` are lines to write where they are not the labels.
+    """The metrics of labels as a result of `evaluate`; `answers` are lines to write where they are not the labels.
 
     >>> report_labels(["a", "b"], ["a", "a"], ["a", "b"], 0.1).rows[0]
     'accuracy   50.00   1 of 2; always saying a: 100.00'
@@ -105,7 +105,7 @@ def report_labels(
 
 
 def list_scores(scores: LabelScores) -> tuple[list[str], list[str]]:
-    """The scores of labels as lines to read, and notes on them."""
+    """The metrics of labels as lines to print, and notes on them."""
     right = round(scores.accuracy * scores.count / 100)
     rows = [
         f"accuracy  {scores.accuracy:6.2f}   {right} of {scores.count};"

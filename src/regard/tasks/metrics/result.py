@@ -1,4 +1,4 @@
-"""What scoring a run finds, the same for every task."""
+"""The result of evaluating a run, the same for every task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bar = Callable[[str, int], AbstractContextManager[Report | None]]
 
 @dataclass(frozen=True)
 class Result:
-    """Scores as JSON can hold them and as lines to read, and what the run answered, a line each.
+    """Metrics, as JSON can hold them and as lines to print, and the run's predictions, one per line.
 
     `count` is how many examples were asked, `seconds` how long that took. `notes` are to be known about the scores.
     """
@@ -40,7 +40,7 @@ def hide(title: str, total: int) -> AbstractContextManager[None]:
 
 
 def time_answers(bar: Bar, title: str, count: int, ask: Callable[..., Any]) -> tuple[Any, float]:
-    """What is answered, under a progress bar, and the seconds it took.
+    """Predictions made under a progress bar, and the seconds they took.
 
     >>> time_answers(hide, "adding", 2, lambda on_progress: 1 + 1)[0]
     2

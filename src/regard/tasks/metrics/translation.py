@@ -1,4 +1,4 @@
-"""How good translations are: BLEU and chrF by sacreBLEU, with the signatures that make them comparable."""
+"""Translation metrics: BLEU and chrF by sacreBLEU, with the signatures that make them comparable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cut = Literal["13a", "intl", "zh", "char", "none"]
 
 @dataclass(frozen=True)
 class Scores:
-    """BLEU and chrF2, from 0 to 100; `exact` is how many of `count` sentences are the reference letter by letter."""
+    """BLEU and chrF2, from 0 to 100; `exact` is how many of `count` sentences match their reference exactly."""
 
     bleu: float
     chrf: float
@@ -29,7 +29,7 @@ class Scores:
 def score(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: Cut = "13a"
 ) -> Scores:
-    """The scores of what was said against what should be.
+    """BLEU, chrF2 and exact matches of translations against references.
 
     >>> found = score(["the cat sat on the mat", "hello"], ["the cat sat on the mat", "hello world"])
     >>> found.exact, round(found.bleu, 1), found.bleu_signature[:18]
@@ -61,7 +61,7 @@ def score(
 
 
 def check_cut(name: str) -> Cut:
-    """`name`, if it is one of those that `score` takes."""
+    """Check that `name` is a tokenizer of sacreBLEU that `score` takes."""
     for cut in get_args(Cut):
         if cut == name:
             return cut  # type: ignore[no-any-return]
@@ -69,7 +69,7 @@ def check_cut(name: str) -> Cut:
 
 
 def choose_cut(references: Sequence[str], joiner: str | None) -> Cut:
-    """How BLEU is to cut text like this: "none" where it came cut, by characters where no spaces part its words.
+    """The sacreBLEU tokenizer for such references: "none" where split already, by characters without spaces, else 13a.
 
     >>> choose_cut(["I love you."], None), choose_cut(["我爱你。"], None), choose_cut(["I lo@@ ve you ."], "@@ ")
     ('13a', 'zh', 'none')

@@ -1,4 +1,4 @@
-"""What a run has learned, in a line, and a plain word where that is nothing: against chance, on held-out examples."""
+"""Whether a run learned anything: a binomial test against chance or a baseline, on held-out examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADVICE = "check that what is to be learned follows from the data, then try more 
 
 
 def find_chance(right: int, count: int, share: float) -> float:
-    """How probable it is that so many of `count` are right or more, each with this probability.
+    """The p-value of a binomial test: how probable `right` or more of `count` are, each with probability `share`.
 
     >>> [round(find_chance(*x), 4) for x in ((6, 6, 0.5), (8, 12, 0.5), (600, 1000, 0.5), (5, 5, 1.0), (1, 9, 0.0))]
     [0.0156, 0.1938, 0.0, 1.0, 0.0]
@@ -32,7 +32,7 @@ def find_chance(right: int, count: int, share: float) -> float:
 
 
 def judge(right: int, count: int, share: float, unit: str, fault: str = "That is no better than chance") -> list[str]:
-    """A warning where so many of `count` may be right by chance, each with this probability.
+    """A warning where `right` of `count` may be chance, each with probability `share`.
 
     >>> for right, count in ((3, 6), (5, 6), (6, 6), (3, 3), (110, 200)):
     ...     print(right, "of", count, [line.partition(":")[0] for line in judge(right, count, 0.5, "texts")])
@@ -52,7 +52,7 @@ def judge(right: int, count: int, share: float, unit: str, fault: str = "That is
 
 
 def judge_labels(right: int, count: int, usual: int, label: str, unit: str, num_labels: int = 2) -> list[str]:
-    """Of a run that gives labels: how many are right, beside how many the most frequent `label` is right for.
+    """For predicted labels: how many are right, beside the majority-class baseline `label`, and a warning if no better.
 
     >>> for line in judge_labels(3, 12, 6, "spam", "texts"):
     ...     print(line.partition(", so")[0])
@@ -67,7 +67,7 @@ def judge_labels(right: int, count: int, usual: int, label: str, unit: str, num_
 
 
 def judge_answers(said: Sequence[Sequence[object]], right: Sequence[Sequence[object]], unit: str) -> list[str]:
-    """Of a run that writes: how many answers are exact; it has learned nothing if each might as well answer another.
+    """For generated answers: how many match exactly, and a warning if each might as well answer another example.
 
     >>> judge_answers(["ab", "cd", "ef"], ["ab", "cd", "eg"], "sentences")
     ['Of 3 held-out sentences 2 come out exactly right.']

@@ -1,1 +1,1 @@
-"""How text is read, and what tasks of text share."""
+"""Text datasets and tokenizers, and what the tasks of text share: labels, fine-tuning, prediction."""

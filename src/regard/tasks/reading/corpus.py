@@ -1,4 +1,4 @@
-"""Texts to learn from: the built-in phrasebook or files, split by what they say; and what all jobs on texts set."""
+"""Text datasets, of files or the built-in phrasebook, split by their texts; and settings that text jobs share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 20
 
 @dataclass(frozen=True)
 class TextExamples(Examples):
-    """Examples that begin with a text; a subclass says how they are read. The phrasebook is always split alike."""
+    """A dataset whose examples begin with a text; a subclass reads them. The phrasebook has one fixed split."""
 
     builtin: ClassVar[str] = PHRASEBOOK
 
@@ -36,7 +36,7 @@ class TextExamples(Examples):
         # texts seldom repeat, labels do
         if len(examples) >= MANY and texts * 10 < len(examples):
             return RegardError(
-                f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(examples)} ({texts} different):"
+                f"{' and '.join(self.data)} leaves no {self.called} for {name}, of {len(examples)} ({texts} different):"
                 " are the columns the wrong way round?"
             )
         return super().refuse(parts, name)
@@ -44,7 +44,7 @@ class TextExamples(Examples):
 
 @dataclass(frozen=True)
 class TextJob(TrainingJob):
-    """A job whose examples are texts, which become tokens of a vocabulary: see `train_tokenizer`.
+    """Settings of training on text: its tokenizer, vocabulary and maximum length; see `train_tokenizer`.
 
     Texts of more than `max_length` tokens are cut, or left out.
     """

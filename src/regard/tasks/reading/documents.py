@@ -1,4 +1,4 @@
-"""Documents of plain text as an encoder reads them: in pieces, alone or two at a time."""
+"""Documents as token sequences for pre-training: single, or in pairs for next-sentence prediction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = tuple[list[int], list[list[int]], list[int], int]
 
 
 class Read(NamedTuple):
-    """Texts as the model reads them: tokens, their letters, which text each is of, and whether the two are a pair.
+    """Token sequences: ids, characters, token types (segments), and labels for next-sentence prediction.
 
     `others` is 0 for a text and the next of its document, 1 for one and any other.
     """
@@ -32,7 +32,7 @@ def read_documents(
     lexicon: Lexicon, documents: Sequence[Sequence[str]], limit: int | None = None, seed: int = 0, *,
     has_next: bool = False,
 ) -> Read:  # fmt: skip
-    """Texts as the model reads them, each cut into pieces of at most `limit` tokens, its frame counted.
+    """Token sequences of documents, split into pieces of at most `limit` tokens, special tokens included.
 
     With `has_next` each piece is followed by the next of its document, or half the time by any of another. What has no
     known word in it is left out: there is nothing to guess.
@@ -53,7 +53,7 @@ def read_documents(
 
 
 def _cut_texts(lexicon: Lexicon, texts: Sequence[str], most: int | None) -> Iterator[list[Encoded]]:
-    """The pieces of each text, without frames."""
+    """The pieces of each text, without special tokens."""
     for one in lexicon.cut_texts(texts):
         ids = one.ids
         letters = [[]] * len(ids) if one.letters is None else one.letters

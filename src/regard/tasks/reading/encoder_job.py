@@ -1,4 +1,4 @@
-"""What an encoder is to learn: all settings of a run but its machine."""
+"""Settings of training an encoder: model, tokenizer, data and recipe, all but the hardware."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.models.encoder import Encoder
 
 MODELS = ("attention", "gru", "cnn")
-# small embeddings that are not scaled, letters and positions by turning: what suits few examples, by trial
+# small embeddings that are not scaled, and rotary positions: what suits few examples, found by trial
 SMALL: dict[str, Any] = {"scales_embedding": False, "start_std": 0.1}
 TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.1}
 # settings of a model that its data decide
@@ -30,7 +30,7 @@ FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "in
 
 @dataclass(frozen=True)
 class EncoderJob(TextJob):
-    """All that decides what an encoder learns; `dataclasses.asdict` of it is JSON.
+    """All settings that decide how an encoder is trained; `dataclasses.asdict` of it is JSON.
 
     `model` is "attention", "gru" or "cnn", `preset` a size and `changes` what is to differ from it. `start` is a folder
     to begin from: a run of `pretrain`, or hf:FOLDER of a BERT, whose tokenizer and sizes are then taken over. Tokens
@@ -77,21 +77,21 @@ class EncoderJob(TextJob):
 
     @property
     def is_framed(self) -> bool:
-        """Whether <bos> stands before every text."""
+        """Whether every text begins with <bos>."""
         return self.changes.get("pooling") == "first"
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
-        """The kind of tokens, where it is left to the text."""
+        """The kind of tokenizer for these texts, where the job leaves it open."""
         raise NotImplementedError
 
     def reads_letters(self, texts: Sequence[Any]) -> bool:
-        """Whether words of these texts are read by how they are written, too."""
+        """Whether words of these texts are also read by their characters."""
         if self.has_letters is not None:
             return self.has_letters
         return (self.choose_kind(texts) if self.tokens == "auto" else self.tokens) in ("words", "spaces")
 
     def train_lexicon(self, texts: Sequence[Any]) -> Lexicon:
-        """A new one for these texts."""
+        """A tokenizer trained on these texts."""
         kind = self.choose_kind(texts) if self.tokens == "auto" else self.tokens
         return Lexicon.train(
             texts, kind, has_letters=self.reads_letters(texts), is_framed=self.is_framed, vocab_size=self.vocab_size,
@@ -123,18 +123,18 @@ class EncoderJob(TextJob):
             self.configure()
 
     def build(self, lexicon: Lexicon, labels: Sequence[str], trunk: Encoder | None = None) -> Encoder:
-        """A new model for this vocabulary and these labels, on the trunk of one that learned before."""
+        """A new model for this vocabulary and these labels, with random weights or those of a pretrained encoder."""
         from regard.models.encoder import Encoder
 
         changes = check_changes(self.model, Config, self.changes, FIXED)
         # what nothing asks would learn nothing, and processes would wait for its gradient
         if changes.get("has_next") and self.head != "words":
             raise RegardError(
-                f"has_next is for pre-training, a model that gives {self.head} never asks it: leave it out."
+                f"has_next is for pre-training, a model that gives {self.head} never uses it: leave it out."
             )
         if changes.get("has_pooler") and not asks_pooler(self.head, changes.get("has_next", False)):
             raise RegardError(
-                f"has_pooler is for classes and has_next, a model of {self.head} never asks it: leave it out."
+                f"has_pooler is for classes and has_next, a model of {self.head} never uses it: leave it out."
             )
         for name in ("word_dropout", "token_dropout"):
             if changes.get(name) and isinstance(lexicon.tokenizer, WordPiece):
@@ -157,12 +157,12 @@ class EncoderJob(TextJob):
 
 
 def _change(config: Config, changes: Mapping[str, Any]) -> Config:
-    """The config with other settings, as JSON has them."""
+    """The config with some settings changed, as JSON has them."""
     return Config.from_dict({**asdict(config), **changes})
 
 
 def _is_bert(start: str) -> bool:
-    """Whether a start is a BERT, or a run that began from one; what is wrong with it, whoever opens it says."""
+    """Whether a start is a BERT, or a run that began from one; whoever opens it says what is wrong with it."""
     if not start or start.startswith(PREFIX):
         return bool(start)
     try:
@@ -172,5 +172,5 @@ def _is_bert(start: str) -> bool:
 
 
 def asks_pooler(head: str, has_next: bool) -> bool:
-    """Whether a model of this head has a use for a pooler."""
+    """Whether a model with this head uses a pooler."""
     return head == "classes" or has_next

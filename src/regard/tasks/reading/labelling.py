@@ -1,4 +1,4 @@
-"""One label a word or one label a text: what tagging, classifying and dropping words have in common."""
+"""Training an encoder on labels, one per word or per text: what tagging, classification and compression share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Example = tuple[Any, Any]
 
 
 class LabelTask(ClassTask):
-    """Labelled texts and an encoder as `fit` wants them."""
+    """Tagging or classification for the training loop: an encoder and labelled texts."""
 
     files = (TOKENS_FILE, LETTERS_FILE)
 
@@ -62,7 +62,7 @@ class LabelTask(ClassTask):
             notes.append(f"{dropped} of {len(train)} texts are too long for max_length or max_tokens: left out.")
         if strange := sorted(_gather_labels(job, valid) - _gather_labels(job, train)):
             names = ", ".join(label[:40] for label in strange[:5]) + (", …" if len(strange) > 5 else "")
-            notes.append(f"labels that only the validation has, and nothing teaches: {names}.")
+            notes.append(f"labels of the validation data that no training example has: {names}.")
         self.notes = notes
         self.batches_to_validate(0, 1)
 
@@ -94,7 +94,7 @@ class LabelTask(ClassTask):
 
 
 def prepare_labels(job: EncoderJob, parts: Split, folder: RunFolder, kind: type[LabelTask] = LabelTask) -> LabelTask:
-    """An encoder and labelled texts, ready to be trained in a folder."""
+    """Build the encoder, tokenizer and data of a labelling job, ready to be trained in a folder."""
     labels = list_labels(job, [*parts.train, *parts.valid])
     start, lexicon = prepare_reading(job, folder, [text for text, _ in parts.train])
     torch.manual_seed(job.recipe.seed)
@@ -102,7 +102,7 @@ def prepare_labels(job: EncoderJob, parts: Split, folder: RunFolder, kind: type[
 
 
 def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
-    """All labels there are, in order."""
+    """All labels of the examples, sorted."""
     found = sorted(_gather_labels(job, examples))
     if not 2 <= len(found) <= MOST_LABELS:
         names = ", ".join(found[:3])[:40]
@@ -116,11 +116,11 @@ def list_labels(job: EncoderJob, examples: Sequence[Example]) -> list[str]:
 def describe_examples(
     job: EncoderJob, train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example] = ()
 ) -> str:
-    """What there is to learn from, in a line: a column that was taken for another shows at once.
+    """The dataset in a line, with its sizes and label counts: a wrong column shows at once.
 
     >>> from regard.tasks.text.classify import ClassifyJob
     >>> describe_examples(ClassifyJob(), [("a b", "x"), ("c", "y"), ("d", "x")], [("e", "x")], [("f", "y")])
-    '3 texts to learn from, 1 to validate by, 1 for the test; labels: x (2), y (1).'
+    '3 texts for training, 1 for validation, 1 for the test; labels: x (2), y (1).'
     """
     counts = Counter(label for _, labels in train for label in (labels if job.is_worded else (labels,)))
     names = ", ".join(f"{show_line(label)[:20]} ({count:,})" for label, count in counts.most_common(MOST_NAMED))
@@ -130,7 +130,7 @@ def describe_examples(
 
 
 def _list_numbers(labels: Sequence[Any]) -> list[int]:
-    """Labels that are known in one list, whether each is of a text or of a word."""
+    """The known labels in one flat list, whether each is of a text or of a word."""
     flat = itertools.chain.from_iterable([x] if isinstance(x, int) else x for x in labels)
     return [x for x in flat if x != NO_LABEL]
 
@@ -143,7 +143,7 @@ def read_examples(
     job: EncoderJob, lexicon: Lexicon, labels: Sequence[str], examples: Sequence[Example], limit: int | None = None, *,
     positions: int | None = None,
 ) -> tuple[list[Encoded], list[Any]]:  # fmt: skip
-    """Texts as the model reads them, and their labels by number; a label that the model does not know is -100.
+    """Texts as token ids and labels as class indices; a label that the model does not know is -100.
 
     Of a text that has one label the first `limit` tokens are read. A sentence of words that has more than `positions`
     becomes several.

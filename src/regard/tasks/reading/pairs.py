@@ -1,4 +1,4 @@
-"""Sentence pairs: of one file that holds both sides, of two line by line, or the phrasebook's."""
+"""A dataset of sentence pairs: one file with both sides, two files line by line, or the phrasebook."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_pairs(
     swap: bool = False,
     member: str | None = None,
 ) -> Pairs:
-    """The pairs of one file that holds both sides, or of two that are aligned line by line.
+    """The sentence pairs of one file with both sides, or of two that are aligned line by line.
 
     >>> next(iter(open_pairs(["phrasebook"], swap=True)))
     ('do you like the soup of changsha', '你喜欢长沙的汤吗')
@@ -58,10 +58,10 @@ def open_pairs(
 
 
 @dataclass(frozen=True)
-class Corpus(TextExamples):
-    """Sentence pairs; `data` is what `open_pairs` takes.
+class PairCorpus(TextExamples):
+    """A dataset of sentence pairs; `data` is what `open_pairs` takes.
 
-    >>> train, valid, test = Corpus().part()
+    >>> train, valid, test = PairCorpus().part()
     >>> len(valid), len(test), len(train) > 50_000
     (500, 500, True)
     """

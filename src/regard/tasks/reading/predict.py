@@ -1,4 +1,4 @@
-"""What an encoder answers: texts as batches, sentences that are too long in parts, logits in the order of the texts."""
+"""Inference with an encoder: batches by length, long sentences in windows, logits in the order of the texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = 2**13
 
 
 def part_sentence(lexicon: Lexicon, one: Encoded, limit: int | None) -> list[Encoded]:
-    """A sentence of words as several of at most `limit` tokens, each in its frame; no word is parted.
+    """Split a sentence of words into windows of at most `limit` tokens, special tokens included; words stay whole.
 
     >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
     >>> (one,) = lexicon.encode_words([["the", "cat", "sat"]])
@@ -49,7 +49,7 @@ def part_sentence(lexicon: Lexicon, one: Encoded, limit: int | None) -> list[Enc
 
 
 def open_rows(encoded: Sequence[Encoded], labels: Any = None, **options: Any) -> Rows:
-    """Batches of what was read."""
+    """Batches of tokenized texts."""
     letters = [one.letters for one in encoded if one.letters is not None]
     return Rows([one.ids for one in encoded], labels, letters=letters or None, **options)
 
@@ -59,7 +59,7 @@ def find_logits(
     model: Encoder, encoded: Sequence[Encoded], *, batch_size: int = 64,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each text, (labels) or (tokens, labels), in their order."""
+    """The logits of a trained model for each text, (labels) or (tokens, labels), in their order."""
     if not encoded:
         return []
     found: list[Tensor] = [torch.empty(0)] * len(encoded)
@@ -82,7 +82,7 @@ def find_word_logits(
     model: Encoder, lexicon: Lexicon, encoded: Sequence[Encoded], *, batch_size: int = 64,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """What a trained model answers to each word of sentences, (words, labels), in their order.
+    """The logits of a trained model for each word of sentences, (words, labels), in their order.
 
     A sentence for which the model has no positions is read in parts.
     """

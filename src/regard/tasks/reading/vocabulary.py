@@ -1,4 +1,4 @@
-"""How an encoder reads: texts, or sentences of words, as token ids, and each word's letters."""
+"""A tokenizer of texts and words, and a character vocabulary where words are also read by their characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_LETTERS, LAST_LETTERS = 16, 8
 
 @dataclass(frozen=True)
 class Encoded:
-    """One text as the model reads it.
+    """One tokenized text.
 
     `letters` are the ids of each token's letters, where they are read. `starts` is where each word begins, in a
     sentence that came as words. `num_left_out` is how many tokens the text has beyond those that are read.
@@ -31,7 +31,7 @@ class Encoded:
 
 
 class Lexicon:
-    """A tokenizer, and another one for letters where words are also read by how they are written.
+    """A tokenizer, and a character vocabulary where words are also read by their characters.
 
     >>> lexicon = Lexicon.train([["the", "cat"], ["the", "mat"]], "spaces", has_letters=True)
     >>> (found,) = lexicon.encode_words([["the", "hat"]])
@@ -52,7 +52,7 @@ class Lexicon:
     def train(
         cls, texts: Iterable[Any], kind: str, *, has_letters: bool = False, is_framed: bool = False, **options: Any
     ) -> Lexicon:
-        """One that is made of texts, or of sentences of words; options are those of `train_tokenizer`."""
+        """A lexicon trained on texts, or on sentences of words; options are those of `train_tokenizer`."""
         lines = [text if isinstance(text, str) else " ".join(text) for text in texts]
         tokenizer = train_tokenizer(lines, kind, **options)  # type: ignore[arg-type]
         letters = None
@@ -65,7 +65,7 @@ class Lexicon:
 
     @classmethod
     def load(cls, folder: pathlib.Path, *, has_letters: bool, is_framed: bool = False) -> Lexicon:
-        """That of a run."""
+        """The lexicon that a run saved."""
         letters = Tokenizer.load(folder / LETTERS_FILE) if has_letters else None
         return cls(open_tokenizer(folder / TOKENS_FILE), letters, is_framed=is_framed)
 
@@ -78,7 +78,7 @@ class Lexicon:
 
     @property
     def vocab_size(self) -> int:
-        """The rows of a model's vocabulary."""
+        """The size of a model's vocabulary, <mask> included."""
         return self.tokenizer.vocab_size + (not isinstance(self.tokenizer, WordPiece))
 
     @property
@@ -99,14 +99,14 @@ class Lexicon:
 
     @property
     def special(self) -> set[int]:
-        """Ids that stand for no text."""
+        """The ids of special tokens, which stand for no text."""
         inner = self.tokenizer
         if isinstance(inner, WordPiece):
             return {inner.pad_id, inner.cls_id, inner.sep_id, inner.mask_id}
         return {PAD, BOS, EOS, UNK, self.mask_id}
 
     def encode_texts(self, texts: Sequence[str], limit: int | None = None) -> list[Encoded]:
-        """Texts as they are cut by the tokenizer, and no more of each than `limit` tokens, the frame counted."""
+        """Tokenize texts, each truncated to `limit` tokens, special tokens included."""
         most = None if limit is None else max(1, limit - len(self.frame([UNK])) + 1)
         found = []
         for one in self.cut_texts(texts):
@@ -117,7 +117,7 @@ class Lexicon:
         return found
 
     def cut_texts(self, texts: Sequence[str]) -> list[Encoded]:
-        """Whole texts without a frame."""
+        """Tokenize whole texts, without special tokens."""
         if self.letters is None:
             return [Encoded(ids) for ids in self.tokenizer.encode_all(texts)]
         rows = self.tokenizer.encode_spans(texts)
@@ -128,7 +128,7 @@ class Lexicon:
         ]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Sentences whose words are known; a word that the tokenizer cuts is known by its first piece."""
+        """Tokenize sentences of words; a word that has several subwords is known by its first."""
         self._learn(word for words in sentences for word in words)
         if self.letters is not None:
             self._spell(word for words in sentences for word in words)
@@ -145,7 +145,7 @@ class Lexicon:
         return found
 
     def frame(self, ids: list[int]) -> list[int]:
-        """Token ids with what stands around every text; never empty."""
+        """Token ids with the special tokens around every text; never empty."""
         if isinstance(self.tokenizer, WordPiece):
             return self.tokenizer.frame(ids)
         return [BOS, *ids] if self.is_framed else ids or [UNK]
@@ -155,11 +155,11 @@ class Lexicon:
 
     @staticmethod
     def _fill(letters: list[list[int]], count: int) -> list[list[int]]:
-        """Letters of as many tokens: the frame, and what there is in an empty text, has none."""
+        """Characters of as many tokens: special tokens, and what stands for an empty text, have none."""
         return [*[[]] * (count - len(letters)), *letters]
 
     def _learn(self, words: Iterable[str]) -> None:
-        """Read every word once."""
+        """Tokenize every new word once."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         unknown = [self.unk_id]
         for word, ids in zip(new, self.tokenizer.encode_all(new), strict=True):
@@ -167,7 +167,7 @@ class Lexicon:
             self._known[word] = unknown if not ids or (self.tokenizer.keeps_words and len(ids) > 1) else ids
 
     def _spell(self, words: Iterable[str]) -> None:
-        """Read the letters of every word once."""
+        """Encode the characters of every new word once."""
         assert self.letters is not None
         new = [word for word in dict.fromkeys(words) if word not in self._spelled]
         for word, letters in zip(new, self.letters.encode_all(new), strict=True):

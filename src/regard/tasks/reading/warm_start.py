@@ -1,4 +1,4 @@
-"""Models that learned before, for others to begin from."""
+"""Fine-tuning: starting from a pretrained encoder; and loading trained encoders with their tokenizers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def open_start(start: str) -> tuple[Encoder, Lexicon]:
-    """The encoder of a run, or of hf:FOLDER with a BERT in it, and how it reads."""
+    """The pretrained encoder of a run, or of hf:FOLDER with a BERT in it, and its tokenizer."""
     folder = pathlib.Path(os.path.expanduser(start.removeprefix(PREFIX)))
     if start.startswith(PREFIX):
         return open_bert(folder)
@@ -39,7 +39,7 @@ def open_start(start: str) -> tuple[Encoder, Lexicon]:
 
 
 def open_bert(folder: pathlib.Path, device: str | torch.device = "cpu") -> tuple[Encoder, Lexicon]:
-    """The BERT in a folder of Hugging Face's, and how it reads."""
+    """The BERT in a Hugging Face folder, and its tokenizer."""
     from regard.models.bert import Bert
 
     model, tokenizer = Bert.from_pretrained(folder, device), WordPiece.load(folder)
@@ -50,7 +50,7 @@ def open_bert(folder: pathlib.Path, device: str | torch.device = "cpu") -> tuple
 
 
 def prepare_reading(job: EncoderJob, folder: RunFolder, texts: Sequence[Any]) -> tuple[Encoder | None, Lexicon]:
-    """What a job begins from, if anything, and how it reads: as the run in the folder did, as its start, or anew."""
+    """A job's pretrained encoder, if any, and its tokenizer: the resumed run's, the encoder's, or a new one."""
     before = folder.read_settings() if folder.is_begun() else None
     if before is not None and not is_same_start(before.get("start"), job.start):
         was, now = (json.dumps(x, ensure_ascii=False)[:40] for x in (before.get("start"), job.start))
@@ -74,7 +74,7 @@ def prepare_reading(job: EncoderJob, folder: RunFolder, texts: Sequence[Any]) ->
 
 
 def load_lexicon(folder: pathlib.Path, model: Encoder) -> Lexicon:
-    """How the model of a run reads."""
+    """The tokenizer of a run, checked against its model."""
     config = model.config
     lexicon = Lexicon.load(folder, has_letters=config.num_characters > 0, is_framed=config.pooling == "first")
     for name in ("vocab_size", "num_characters"):
@@ -89,7 +89,7 @@ def load_lexicon(folder: pathlib.Path, model: Encoder) -> Lexicon:
 
 
 def load_labeller(folder: pathlib.Path, device: str | torch.device, *heads: str) -> tuple[Encoder, Lexicon]:
-    """The model of a run with one of these heads, on a device, and how it reads."""
+    """The model of a run with one of these heads, on a device, and its tokenizer."""
     place = find_device(device)
     model = load_pretrained(folder, device=place)
     if not isinstance(model, Encoder) or model.config.head not in heads:
@@ -98,26 +98,26 @@ def load_labeller(folder: pathlib.Path, device: str | torch.device, *heads: str)
 
 
 def name_task(folder: pathlib.Path) -> str:
-    """What the run in a folder was trained to do."""
+    """The name of the task that a run was trained for."""
     name = read_config(folder).get("training", {}).get("task")
     return name if isinstance(name, str) else "another task"
 
 
 def find_limit(folder: pathlib.Path, model: Encoder) -> int | None:
-    """The most tokens of a text that the model of a run was taught to read."""
+    """The maximum tokens of a text that a run's model was trained to read."""
     given = read_config(folder).get("training", {}).get("max_length")
     return limit_length(given if type(given) is int and given > 0 else None, model)
 
 
 def limit_length(given: int | None, model: Encoder) -> int | None:
-    """The least of what is given and of the positions that the model has, where it has only so many."""
+    """The given maximum length, or the model's number of positions where that is smaller."""
     positions = model.config.max_len if model.config.position == "learned" else None
     return min((x for x in (given, positions) if x is not None), default=None)
 
 
 @contextmanager
 def pause_training(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation, and then as it was."""
+    """Evaluation mode within the block; training mode as it was afterwards."""
     was_training = model.training
     model.eval()
     try:

@@ -1,1 +1,1 @@
-"""The tasks of text, and their use."""
+"""The tasks of text: translation, tagging, classification, summarization, pre-training; and embeddings."""

@@ -1,4 +1,4 @@
-"""A trained classifier: texts in, a label for each out, and the weights it pooled them by."""
+"""A trained text classifier: a label for each text, with probabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.tasks.reading.warm_start import find_limit, limit_length, load_label
 
 @dataclass(frozen=True)
 class Classified:
-    """One text and its label, of probability `score`; `scores` has that of every label."""
+    """The prediction for one text: its label, of probability `score`; `scores` has that of every label."""
 
     text: str
     label: str
@@ -35,7 +35,7 @@ class Classified:
 
 
 class Classifier:
-    """A model with how it reads.
+    """A trained text classifier: an encoder and its tokenizer.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["good film", "bad film"], "words")
@@ -52,7 +52,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Classifier:
-        """The classifier of a run; "auto" is a GPU where there is one."""
+        """Load the classifier of a run; "auto" is a GPU where there is one."""
         root = pathlib.Path(folder)
         model, lexicon = load_labeller(root, device, "classes")
         return cls(model, lexicon, find_limit(root, model))
@@ -60,7 +60,7 @@ class Classifier:
     def classify(
         self, texts: Sequence[str], *, batch_size: int = 64, on_progress: Callable[[int, int], None] | None = None
     ) -> list[Classified]:
-        """A label for each text."""
+        """Predict a label for each text."""
         encoded = self.lexicon.encode_texts(texts, self.max_length)
         logits = find_logits(self.model, encoded, batch_size=batch_size, on_progress=on_progress)
         labels, found = self.model.config.labels, []
@@ -75,7 +75,7 @@ class Classifier:
 def score_classifier(
     run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
 ) -> Result:
-    """The scores of a run on labelled texts: accuracy and F1, also of each label."""
+    """Evaluate a run on labelled texts: accuracy and F1, also of each label."""
     classifier = Classifier.load(run, device)
     texts, right = ([pair[i] for pair in asked] for i in (0, 1))
     found, seconds = time_answers(

@@ -1,4 +1,4 @@
-"""Classification, one label a text: from labelled texts to a trained classifier in a folder."""
+"""Text classification, one label per text: the dataset, and the settings of training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DROPS = {"dropout": 0.3, "embed_dropout": 0.5, "token_dropout": 0.2, "word_dropo
 
 @dataclass(frozen=True)
 class LabelledCorpus(TextExamples):
-    """Texts as (text, label), of files or folders that `read_labelled` reads.
+    """A dataset of (text, label), of files or folders that `read_labelled` reads.
 
     >>> text, label = LabelledCorpus().part().train[0]
     >>> label in ("polite", "plain", "rude")
@@ -62,7 +62,7 @@ class LabelledCorpus(TextExamples):
 
 
 def check_header(path: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Complain of a table whose first row has a label that no other has, where all others are repeated."""
+    """Check that the first row is no header: a label that no other row has, where all others repeat."""
     counts = Counter(label for _, label in rows)
     if not path.lower().removesuffix(".gz").endswith((*TSV, *CSV)) or len(counts) < 3:
         return
@@ -76,7 +76,7 @@ def check_header(path: str, rows: Sequence[tuple[str, str]]) -> None:
 
 @dataclass(frozen=True)
 class ClassifyJob(EncoderJob):
-    """All that decides what a classifier learns: see `EncoderJob`."""
+    """All settings that decide how a classifier is trained: see `EncoderJob`."""
 
     corpus: Examples = field(default_factory=LabelledCorpus)
     batch_size: int | None = 64

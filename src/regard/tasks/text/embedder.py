@@ -1,4 +1,4 @@
-"""Texts as vectors: by a run of regard's own, or by a BERT in a folder of Hugging Face's."""
+"""Text embeddings, by a run of regard's own or by a BERT in a Hugging Face folder (sentence-transformers)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "p
 
 @dataclass(frozen=True)
 class Reading:
-    """What makes a vector of hidden states, as files of sentence-transformers say it."""
+    """How hidden states become an embedding, as files of sentence-transformers say it: pooling and normalisation."""
 
     pooling: str = "mean"
     is_normal: bool = False
@@ -46,7 +46,7 @@ class Reading:
 
 
 class Embedder:
-    """A model that reads, with how it reads and what it makes of that.
+    """A text embedding model: an encoder, its tokenizer and its pooling.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["good film", "bad film"], "words")
@@ -66,7 +66,7 @@ class Embedder:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Embedder:
-        """The embedder of a run, or of hf:FOLDER with a BERT in it; "auto" is a GPU where there is one.
+        """Load the embedder of a run, or of hf:FOLDER with a BERT in it; "auto" is a GPU where there is one.
 
         A classifier's vector is what it pools a text to; any other run's is the mean. In a folder of Hugging Face's,
         the files of sentence-transformers decide (modules.json and what it names: mean, first token or maximum, length
@@ -88,13 +88,13 @@ class Embedder:
 
     @property
     def size(self) -> int:
-        """How many numbers a vector has."""
+        """The size of an embedding."""
         return int(self.model.config.num_hiddens)
 
     def embed(
         self, texts: Sequence[str], *, batch_size: int = 512, on_progress: Callable[[int, int], None] | None = None
     ) -> Tensor:
-        """A vector for each text, (texts, size), float32 on the CPU.
+        """The embedding of each text, (texts, size), float32 on the CPU.
 
         Texts of one length meet in a batch, so that next to nothing is padded: a vector is the same beside any others,
         up to rounding. `on_progress` is told how many texts are done, and of how many.
@@ -102,7 +102,7 @@ class Embedder:
         return self.embed_read(self.read(texts), batch_size=batch_size, on_progress=on_progress)
 
     def read(self, texts: Sequence[str]) -> list[Encoded]:
-        """Texts as the model reads them; `num_left_out` of each is how many tokens are beyond the limit."""
+        """Tokenize texts; `num_left_out` of each is how many tokens were truncated."""
         if self.reading.lowercase and not isinstance(texts, str):
             texts = [text.lower() for text in texts]
         if self.model.config.head != "tags" or isinstance(texts, str):
@@ -123,7 +123,7 @@ class Embedder:
         batch_size: int = 512,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Tensor:
-        """A vector for each text that `read` gave."""
+        """The embedding of each text that `read` tokenized."""
         if batch_size < 1:
             raise RegardError(f"embed batch_size must be at least 1, got {batch_size}.")
         with torch.inference_mode(False):
@@ -166,7 +166,7 @@ class Embedder:
 
 
 def gather(lengths: Sequence[int], batch_size: int, enough: int) -> Iterator[list[int]]:
-    """The numbers of texts of one length, the longest first; where these are few, of the next shorter ones too.
+    """Batches by length, as numbers of texts: of one length, the longest first; few are filled up with shorter ones.
 
     >>> list(gather([3, 5, 3, 3, 5], batch_size=2, enough=6))
     [[1, 4], [0, 2], [3]]
@@ -187,7 +187,7 @@ def gather(lengths: Sequence[int], batch_size: int, enough: int) -> Iterator[lis
 
 
 def find_reading(place: pathlib.Path) -> tuple[Reading, pathlib.Path]:
-    """What sentence-transformers' files in a folder say, if there are any, and the folder of the model itself."""
+    """The pooling that sentence-transformers' files in a folder name, if there are any, and the model's own folder."""
     file = place / "modules.json"
     if not file.exists():
         return Reading(), place

@@ -1,4 +1,4 @@
-"""A pre-trained encoder at its own game: words for the blanks of a text."""
+"""Masked language modelling with a trained encoder: predicting words for the blanks of a text (fill-mask)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STAND_IN = "x"
 
 
 class Guess(NamedTuple):
-    """A word, or what the tokenizer has for one, and its probability."""
+    """A predicted word, or a token of the tokenizer, and its probability."""
 
     word: str
     score: float
@@ -41,7 +41,7 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Filled:
-    """A text with the best word in each blank; `guesses` has the best ones for each.
+    """A text with the best word in each blank; `guesses` has the best candidates for each.
 
     `unknown` counts the tokens that the model does not know, of `num_tokens` that were read.
     """
@@ -55,7 +55,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class WordScores:
-    """Of `count` words that were hidden, how well they are guessed; `next` is of second texts, where these are.
+    """Metrics of masked language modelling over `count` words; `next` is the accuracy of next-sentence prediction.
 
     `baseline` is the accuracy of guessing nothing but the most frequent of them.
     """
@@ -68,7 +68,7 @@ class WordScores:
 
 
 class Filler:
-    """A model that guesses words, with how it reads.
+    """A masked language model: an encoder and its tokenizer.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["the cat sat on the mat"], "words")
@@ -83,23 +83,25 @@ class Filler:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Filler:
-        """That of a run of pretrain, or of hf:FOLDER with a BERT that guesses words."""
+        """Load a run of pretrain, or hf:FOLDER with a BERT that has a masked language modelling head."""
         name, place = os.fspath(folder), pathlib.Path(folder)
         if not name.startswith(PREFIX):
             model, lexicon = load_labeller(place, device, "words", "none")
             return cls(model, lexicon, find_limit(place, model))
         model, lexicon = open_start(name)
         if model.config.head != "words":
-            raise RegardError(f"{name} has no head that guesses words: name a BERT for pre-training or masked words.")
+            raise RegardError(
+                f"{name} has no head that predicts masked words: name a BERT for pre-training or masked words."
+            )
         return cls(model.to(find_device(device)).eval(), lexicon)
 
     @torch.no_grad()
     def fill(self, text: str, top: int = 5) -> Filled:
-        """The `top` best words for each blank, which is ___, <mask> or [MASK]: one token, the others unknown."""
+        """Predict the `top` best words for each blank (___, <mask> or [MASK]): one token, with all blanks masked."""
         if top < 1:
             raise RegardError(f"top must be at least 1, got {top}.")
         if not BLANK.search(text):
-            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be guessed.")
+            raise RegardError(f"the text has no blank to fill ({text!r:.40}): put ___ where a word is to be predicted.")
         encoded, places = self._hide(text)
         (batch,) = open_rows([encoded], batch_size=1).walk()
         batch = batch.to(next(self.model.parameters()).device)
@@ -120,7 +122,7 @@ class Filler:
 
     @cached_property
     def _wordless(self) -> list[int]:
-        """Ids that no word has."""
+        """The ids that are no word: special tokens, and holes in the vocabulary."""
         tokenizer, found = self.lexicon.tokenizer, self.lexicon.special
         if isinstance(tokenizer, WordPiece):
             # what is unknown, and holes in the vocabulary
@@ -129,7 +131,7 @@ class Filler:
         return sorted(found)
 
     def _hide(self, text: str) -> tuple[Encoded, list[int]]:
-        """The text with <mask> for what stands in each blank, and where these are."""
+        """The tokenized text with <mask> in each blank, and the positions of these."""
         pieces = BLANK.split(text)
         blanks, full = [], pieces[0]
         for piece in pieces[1:]:
@@ -156,7 +158,7 @@ def score_words(
     model: Encoder, lexicon: Lexicon, documents: Sequence[Sequence[str]], *, limit: int | None = None,
     rate: float = 0.15, batch_size: int = 64, on_progress: Callable[[int, int], None] | None = None,
 ) -> WordScores:  # fmt: skip
-    """How well a pre-trained model guesses hidden words of documents; the same ones are hidden each time.
+    """Perplexity and accuracy of a pretrained model on masked words of documents; the same are masked each time.
 
     `limit` is the most tokens of a piece, `rate` the part that is hidden.
     """
@@ -194,7 +196,7 @@ def score_words(
 def score_filler(
     run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
 ) -> Result:
-    """The scores of a pre-trained run on texts: perplexity and accuracy of masked words."""
+    """Evaluate a pretrained run on texts: perplexity and accuracy of masked words."""
     config = read_config(run)
     if config.get("head") == "none":
         raise RegardError(f"{run} has no head that answers: name a run that was trained for a task.")

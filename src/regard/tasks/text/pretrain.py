@@ -1,4 +1,4 @@
-"""Pre-training: an encoder learns from plain text, by guessing hidden words and whether one text follows another."""
+"""Pre-training an encoder on plain text: masked language modelling and next-sentence prediction."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from regard.tasks.text.pretrain_job import PretrainJob
 
 
-class Guesser(Encoder):
-    """An `Encoder` that, when called, guesses words at chosen places alone, and whether the second text is the next."""
+class PretrainEncoder(Encoder):
+    """An `Encoder` for pre-training: logits of masked words at chosen positions, and of next-sentence prediction."""
 
     def forward(  # type: ignore[override]
         self, ids: Tensor, valid_lens: Tensor, *, chosen: Tensor, spelling: Tensor | None, types: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """(places, vocab) and, with has_next, (batch, 2)."""
+        """Logits of words, (positions, vocab), and with has_next of the next sentence, (batch, 2)."""
         hidden = self.encode(ids, valid_lens, spelling=spelling, types=types)
         follows = self.predict_next(hidden, valid_lens) if self.config.has_next else None
         return self.predict_words(hidden[chosen]), follows
 
 
 class PretrainTask(Learning):
-    """Plain texts and an encoder as `fit` wants them."""
+    """Pre-training for the training loop: an encoder and plain text."""
 
     unit = "tokens"
     files = (TOKENS_FILE, LETTERS_FILE)
 
     def __init__(
-        self, job: PretrainJob, model: Guesser, lexicon: Lexicon, train: Sequence[Sequence[str]],
+        self, job: PretrainJob, model: PretrainEncoder, lexicon: Lexicon, train: Sequence[Sequence[str]],
         valid: Sequence[Sequence[str]], test: Sequence[Sequence[str]] = (),
     ) -> None:  # fmt: skip
         self.lexicon = lexicon
@@ -101,7 +101,7 @@ class PretrainTask(Learning):
         return loss
 
     def _ask(self, model: nn.Module, batch: Labelled, part: Read) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """Guesses at words and what these are, guesses at the second text and what it is."""
+        """Logits and labels of masked words, logits and labels of next-sentence prediction."""
         assert batch.labels is not None
         chosen = batch.labels != NO_LABEL
         words, follows = model(batch.ids, batch.lengths, chosen=chosen, spelling=batch.spelling, types=batch.types)
@@ -126,20 +126,20 @@ class PretrainTask(Learning):
 
     def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
         accuracy, baseline = best["valid_accuracy"], self.baselines["accuracy"]
-        usual = f"always guessing the most frequent is right for {baseline:.1f} %"
-        line = f"Of {self._asked:,} hidden words {accuracy:.1f} % are guessed; {usual}."
+        usual = f"always predicting the most frequent is right for {baseline:.1f} %"
+        line = f"Of {self._asked:,} masked words {accuracy:.1f} % are predicted right; {usual}."
         right, share = round(accuracy * self._asked / 100), max(baseline / 100, 1 / self.lexicon.vocab_size)
         return [line, *judge(right, self._asked, share, "words")]
 
 
 def prepare_encoder(job: PretrainJob, parts: Split, folder: RunFolder) -> PretrainTask:
-    """An encoder and plain texts, ready to be trained in a folder; others can start from what it learns."""
+    """Build the encoder, tokenizer and documents of a pre-training job, ready to be trained in a folder."""
     start, lexicon = prepare_reading(job, folder, [text for texts in parts.train for text in texts])
     torch.manual_seed(job.recipe.seed)
     return PretrainTask(job, job.build(lexicon, trunk=start), lexicon, *parts)
 
 
 def _count_right(logits: Tensor, wanted: Tensor) -> Tensor:
-    """The sum of the losses, how many guesses are right, and of how many."""
+    """The sum of the cross-entropies, the number of right predictions, and of all."""
     loss, right = functional.cross_entropy(logits, wanted, reduction="sum"), (logits.argmax(-1) == wanted).sum()
     return torch.tensor([float(loss), int(right), len(wanted)], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What an encoder is to learn from plain text: all settings of a run but its machine."""
+"""Settings of pre-training an encoder on plain text, and its dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.tasks.training.examples import SHARED, Fits
 
 if TYPE_CHECKING:
     from regard.models.encoder import Encoder
-    from regard.tasks.text.pretrain import Guesser
+    from regard.tasks.text.pretrain import PretrainEncoder
 
 # what a model needs to tell a next text from another
 NEXT = {"has_next": True, "num_types": 2, "pooling": "first"}
@@ -27,7 +27,7 @@ NEXT = {"has_next": True, "num_types": 2, "pooling": "first"}
 
 @dataclass(frozen=True)
 class TextCorpus(TextExamples):
-    """Texts of files that `read_texts` reads, each as (text,); with `is_whole` all texts of a document together.
+    """A dataset of texts that `read_texts` reads, each as (text,); with `is_whole` all texts of a document together.
 
     >>> TextCorpus().part().train[0]
     ('introduce dalian .',)
@@ -63,7 +63,7 @@ class TextCorpus(TextExamples):
 
 @dataclass(frozen=True)
 class PretrainJob(EncoderJob):
-    """All that decides what an encoder learns from plain text: see `EncoderJob`.
+    """All settings that decide how an encoder is pre-trained on plain text: see `EncoderJob`.
 
     `rate` is the part of the tokens that are hidden. With `has_next` the model reads two texts at once, and learns
     whether the second is the next one of a document or, as often, one of another; blank lines part documents. A text of
@@ -91,7 +91,7 @@ class PretrainJob(EncoderJob):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.rate < 1:
-            raise RegardError(f"rate, the part of the tokens to hide, must lie in (0, 1), got {self.rate}.")
+            raise RegardError(f"rate, the fraction of the tokens to mask, must lie in (0, 1), got {self.rate}.")
         for name, value in NEXT.items() if self.has_next else [("has_next", False)]:
             if self.changes.get(name, value) != value:
                 given = self.changes[name]
@@ -107,12 +107,12 @@ class PretrainJob(EncoderJob):
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "characters" if is_unspaced(texts) else "words"
 
-    def build(self, lexicon: Lexicon, labels: Sequence[str] = (), trunk: Encoder | None = None) -> Guesser:
-        """A new model for this vocabulary, or one that goes on from another, whose guesses it keeps."""
-        from regard.tasks.text.pretrain import Guesser
+    def build(self, lexicon: Lexicon, labels: Sequence[str] = (), trunk: Encoder | None = None) -> PretrainEncoder:
+        """A new model for this vocabulary, or one that continues from a pretrained encoder, its heads included."""
+        from regard.tasks.text.pretrain import PretrainEncoder
 
         made = super().build(lexicon, labels, trunk)
-        model, state = Guesser(made.config), made.state_dict()
+        model, state = PretrainEncoder(made.config), made.state_dict()
         heads = {} if trunk is None else trunk.state_dict()
         state |= {name: x for name, x in heads.items() if name in state and name.startswith(("words.", "next_"))}
         model.load_state_dict(state)

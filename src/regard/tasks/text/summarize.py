@@ -1,4 +1,4 @@
-"""Sentence compression: each word is kept or dropped."""
+"""Sentence compression (extractive summarization): an encoder that keeps or drops each word."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from regard.tasks.training.folder import RunFolder
 
 
 class KeepTask(LabelTask):
-    """Sentences with words to keep and to drop as `fit` wants them."""
+    """Sentence compression for the training loop: an encoder and sentences with words to keep and to drop."""
 
     def open_scores(self, device: torch.device) -> dict[str, Any]:
-        """Accuracy, F1 of the kept words, and the share of words that the model keeps."""
+        """Validation metrics: accuracy, F1 of the kept words, and the share of words that the model keeps."""
         try:
             from torchmetrics import MeanMetric
             from torchmetrics.classification import BinaryAccuracy, BinaryF1Score
@@ -37,5 +37,5 @@ class KeepTask(LabelTask):
 
 
 def prepare_summarizer(job: SummarizeJob, parts: Split, folder: RunFolder) -> LabelTask:
-    """An encoder and sentences with words to keep and to drop, ready to be trained in a folder."""
+    """Build the encoder, tokenizer and data of sentence compression, ready to be trained in a folder."""
     return prepare_labels(job, parts, folder, KeepTask)

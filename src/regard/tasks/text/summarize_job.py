@@ -1,4 +1,4 @@
-"""What a model that shortens sentences is to learn: all settings of a run but its machine."""
+"""Settings of training sentence compression, extractive or abstractive, and its dataset."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from regard.data.pairs import Pairs
 from regard.data.split import Split
 from regard.tasks.reading.corpus import PHRASEBOOK
 from regard.tasks.reading.encoder_job import MODELS, EncoderJob
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.text.tag import TagJob
-from regard.tasks.text.translate_job import Job
+from regard.tasks.text.translate_job import TranslateJob
 
 TASK = "summarize"
 
 
 @dataclass(frozen=True)
-class ShortCorpus(Corpus):
-    """Pairs of a sentence and a shorter one; files are read as `Corpus` reads them.
+class ShortCorpus(PairCorpus):
+    """A dataset of sentences and shorter ones; files are read as `PairCorpus` reads them.
 
     >>> ShortCorpus().part().train[1]
     ('please introduce mount tai .', 'mount tai')
@@ -39,7 +39,7 @@ class ShortCorpus(Corpus):
 
 @dataclass(frozen=True)
 class SummarizeJob(EncoderJob):
-    """All that decides what a model learns that keeps or drops each word: see `EncoderJob`.
+    """All settings that decide how a model is trained to keep or drop each word (extractive): see `EncoderJob`.
 
     Its "f1" is that of the kept words.
     """
@@ -68,8 +68,8 @@ class SummarizeJob(EncoderJob):
 
 
 @dataclass(frozen=True)
-class RewriteJob(Job):
-    """All that decides what a model learns that writes the shorter sentence anew: see `translate.Job`.
+class RewriteJob(TranslateJob):
+    """All settings that decide how a model is trained to rewrite a sentence (abstractive): see `TranslateJob`.
 
     >>> RewriteJob.default("transformer").task
     'summarize'
@@ -77,7 +77,7 @@ class RewriteJob(Job):
     Both sides have one tokenizer, since they are in one language.
     """
 
-    corpus: Corpus = field(default_factory=ShortCorpus)
+    corpus: PairCorpus = field(default_factory=ShortCorpus)
     is_shared: bool | None = True
 
     task: ClassVar[str] = TASK

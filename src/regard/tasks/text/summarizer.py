@@ -1,4 +1,4 @@
-"""A trained summarizer: sentences in, shorter ones out, and how good these are."""
+"""A trained summarizer (sentence compression), its baselines and its metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from regard.tasks.text.translator import Translator
 
 @dataclass(frozen=True)
 class Summary:
-    """One sentence and its shorter one.
+    """One sentence and its summary.
 
     Where words were kept or dropped, `kept` says which of `words`, and `scores` how probable it was that each is kept;
     a sentence that was written anew has neither. `unknown` counts the tokens that the model does not know, of
@@ -45,7 +45,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class SummaryScores:
-    """How near summaries are to references, and how short, all from 0 to 100.
+    """Metrics of summaries against references, all from 0 to 100: F1, exact matches, compression ratio.
 
     `f1` is the mean over sentences of the F1 of their words, in any case and order; `exact` is how many have the words
     of their reference, in any case; `ratio` is the words of all summaries for 100 of the sentences.
@@ -58,7 +58,7 @@ class SummaryScores:
 
 
 class Summarizer:
-    """A model that keeps or drops words, with how it reads, or one that writes sentences anew.
+    """A trained summarizer: an encoder that keeps or drops words and its tokenizer, or a translator that rewrites.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train(["the cat sat on the mat".split()], "spaces")
@@ -75,7 +75,7 @@ class Summarizer:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Summarizer:
-        """The summarizer of a run, of either kind; "auto" is a GPU where there is one."""
+        """Load the summarizer of a run, extractive or abstractive; "auto" is a GPU where there is one."""
         place = pathlib.Path(folder)
         task = name_task(place)
         if task != TASK:
@@ -91,7 +91,7 @@ class Summarizer:
         self, texts: Sequence[str], *, ratio: float | None = None, batch_size: int = 64,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Summary]:  # fmt: skip
-        """A shorter sentence for each, which is never empty where the sentence is not.
+        """Summarize each sentence; a summary is never empty where its sentence is not.
 
         Words are kept that more probably are than not. With `ratio` it is that share of the words, the most probable.
         """
@@ -125,7 +125,7 @@ class Summarizer:
 
 
 def choose(scores: Sequence[float], ratio: float | None = None) -> tuple[bool, ...]:
-    """Which words to keep, of their probabilities: at least one, if there is any.
+    """Which words to keep, by their probabilities: at least one, if there is any.
 
     >>> choose([0.2, 0.6, 0.9, 0.5]), choose([0.2, 0.1, 0.3], 0.5), choose([0.2, 0.1])
     ((False, True, True, True), (True, False, True), (True, False))
@@ -137,12 +137,12 @@ def choose(scores: Sequence[float], ratio: float | None = None) -> tuple[bool, .
 
 
 def keep_all(texts: Iterable[str]) -> list[Summary]:
-    """What drops nothing, to compare with."""
+    """A baseline: keep all words."""
     return lead(texts, 1.0)
 
 
 def lead(texts: Iterable[str], ratio: float) -> list[Summary]:
-    """What keeps the first words of each sentence, to compare with.
+    """A baseline: keep the first words of each sentence (lead).
 
     >>> lead(["The cat sat on the mat."], 0.5)[0].text
     'The cat sat on'
@@ -156,7 +156,7 @@ def lead(texts: Iterable[str], ratio: float) -> list[Summary]:
 
 
 def find_ratio(pairs: Iterable[tuple[str, str]]) -> float:
-    """The words of all shorter sentences for one of the longer.
+    """The compression ratio: words of all shorter sentences for one of the longer.
 
     >>> find_ratio([("The cat sat on the mat", "cat on mat")])
     0.5
@@ -169,7 +169,7 @@ def find_ratio(pairs: Iterable[tuple[str, str]]) -> float:
 
 
 def score_summaries(found: Sequence[Summary], references: Sequence[str]) -> SummaryScores:
-    """How near summaries are to what they should be.
+    """F1, exact matches and compression ratio of summaries against references.
 
     >>> score_summaries(lead(["The cat sat on the mat"], 0.5), ["cat on mat"])
     SummaryScores(f1=33.33333333333333, exact=0.0, ratio=50.0, count=1)
@@ -194,7 +194,7 @@ def score_summaries(found: Sequence[Summary], references: Sequence[str]) -> Summ
 def score_summarizer(
     run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
 ) -> Result:
-    """The scores of a run on pairs of a sentence and a shorter one, beside keeping all words and the first."""
+    """Evaluate a run on pairs of a sentence and a shorter one, beside the baselines of all words and the first."""
     summarizer = Summarizer.load(run, device)
     texts, references = ([pair[i] for pair in asked] for i in (0, 1))
     found, seconds = time_answers(
@@ -214,7 +214,7 @@ def score_summarizer(
 
 
 def round_half_up(x: float) -> int:
-    """The nearest number, of two the greater."""
+    """The nearest integer, halves rounded up."""
     return int(x + 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Tagging, one label a word: from tagged sentences to a trained tagger in a folder."""
+"""Tagging, one label per word: the dataset, and the settings of training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DROPS = {"dropout": 0.3, "embed_dropout": 0.3, "word_dropout": 0.1}
 
 @dataclass(frozen=True)
 class TaggedCorpus(TextExamples):
-    """Sentences as (words, tags); `column` is one of CoNLL-U's, by its name.
+    """A dataset of (words, tags); `column` is one of CoNLL-U's, by its name.
 
     >>> words, tags = TaggedCorpus().part().train[0]
     >>> len(words) == len(tags)
@@ -50,7 +50,7 @@ class TaggedCorpus(TextExamples):
 
 @dataclass(frozen=True)
 class TagJob(EncoderJob):
-    """All that decides what a tagger learns: see `EncoderJob`."""
+    """All settings that decide how a tagger is trained: see `EncoderJob`."""
 
     corpus: Examples = field(default_factory=TaggedCorpus)
     lowercase: bool = True

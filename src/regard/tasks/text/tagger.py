@@ -1,4 +1,4 @@
-"""A trained tagger: sentences in, a tag for each word out."""
+"""A trained tagger: a tag for each word of a sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNSPACED = re.compile(rf"([{HAN}\u0e01-\u0e7f]+)")
 
 @dataclass(frozen=True)
 class Tagged:
-    """One sentence: its words, a tag for each, and how sure the model is of it. `unknown` counts words it never saw.
+    """The prediction for one sentence: its words, tags and their probabilities. `unknown` counts words it never saw.
 
     `num_tokens` is how many tokens were read.
     """
@@ -44,7 +44,7 @@ class Tagged:
 
 
 class Tagger:
-    """A model with how it reads.
+    """A trained tagger: an encoder and its tokenizer.
 
     >>> from regard.models.encoder import Config
     >>> lexicon = Lexicon.train([["the", "cat", "sat"]], "spaces")
@@ -63,11 +63,11 @@ class Tagger:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Tagger:
-        """The tagger of a run; "auto" is a GPU where there is one."""
+        """Load the tagger of a run; "auto" is a GPU where there is one."""
         return cls(*load_labeller(pathlib.Path(folder), device, "tags"))
 
     def cut(self, text: str) -> list[str]:
-        """A text as words."""
+        """Split a text into words."""
         found: list[str] = []
         for number, part in enumerate(UNSPACED.split(text)):
             # every other part is one that was split at
@@ -100,7 +100,7 @@ class Tagger:
         self, sentences: Sequence[str | Sequence[str]], *, batch_size: int = 64,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Tagged]:  # fmt: skip
-        """A tag for each word of each sentence."""
+        """Predict a tag for each word of each sentence."""
         if isinstance(sentences, str):
             raise RegardError("sentences must be a sequence of them, got one str: put it in a list.")
         lines = [self.cut(x) if isinstance(x, str) else list(x) for x in sentences]
@@ -119,7 +119,7 @@ class Tagger:
 def score_tagger(
     run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide
 ) -> Result:
-    """The scores of a run on tagged sentences: accuracy and F1 of tags, and sentences without a wrong one."""
+    """Evaluate a run on tagged sentences: accuracy and F1 of tags, and sentences without a wrong one."""
     tagger = Tagger.load(run, device)
     sentences = [words for words, _ in asked]
     ask = partial(tagger.tag, sentences, batch_size=batch_size)

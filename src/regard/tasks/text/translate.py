@@ -1,4 +1,4 @@
-"""Translation: from sentence pairs to a trained translator in a folder."""
+"""Translation: training an encoder-decoder on sentence pairs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.models.transformer import Transformer
 from regard.tasks.metrics.translation import choose_cut, score
 from regard.tasks.metrics.verdict import JUDGED, judge_answers
 from regard.tasks.reading.corpus import PHRASEBOOK
-from regard.tasks.text.translate_job import FIXED, Job
+from regard.tasks.text.translate_job import FIXED, TranslateJob
 from regard.tasks.text.translator import SOURCE_FILE, TARGET_FILE, Translator
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.job import check_changes
@@ -41,14 +41,14 @@ ASKED = 1000
 
 
 class TranslateTask(Learning):
-    """Pairs, a model and tokenizers as `fit` wants them."""
+    """Translation for the training loop: an encoder-decoder, its tokenizers and sentence pairs."""
 
     unit = "tokens"
     files = (SOURCE_FILE, TARGET_FILE)
     # which tokenizers there are follows from the rest
     free = ("member", "has_target_tokenizer")
 
-    def __init__(self, job: Job, translator: Translator, parts: Split) -> None:
+    def __init__(self, job: TranslateJob, translator: Translator, parts: Split) -> None:
         self.translator = translator
         self.asked = parts.valid[:ASKED]
         self.train, self.valid = (self._encode(part) for part in (parts.train, parts.valid))
@@ -66,7 +66,7 @@ class TranslateTask(Learning):
         self._batch(self.valid, 0, 1)
 
     def _describe(self, parts: Split) -> str:
-        """What there is to learn from, in a line: columns that were taken the wrong way round show at once."""
+        """The dataset in a line: columns that were taken the wrong way round show at once."""
         sides = [[len(ids) for ids in side] for side in zip(*self.train, strict=True)]
         mean, longest = (" and ".join(f"{x:,.0f}" for x in map(f, sides)) for f in (statistics.fmean, max))
         first = f"the first: {show_line(parts.train[0][0])[:40]!r} → {show_line(parts.train[0][1])[:40]!r}"
@@ -122,7 +122,7 @@ class TranslateTask(Learning):
         found = {"loss": total / count}
         if self.metric != "loss":
             if holds_parts(fabric):
-                raise RegardError(f"metric must be 'loss' where the weights are in parts, got {self.metric!r}.")
+                raise RegardError(f"metric must be 'loss' where the weights are sharded, got {self.metric!r}.")
             speaker = self._speak(getattr(model, "module", model))
             said = speaker.translate([source for source, _ in self.asked], beam=1, batch_size=256)
             references = [speaker.join(target) for _, target in self.asked]
@@ -146,15 +146,15 @@ class TranslateTask(Learning):
         return judge_answers(said, meant, "sentences")
 
 
-def prepare_translator(job: Job, parts: Split, folder: RunFolder) -> TranslateTask:
-    """A model, its tokenizers and sentence pairs, ready to be trained in a folder."""
+def prepare_translator(job: TranslateJob, parts: Split, folder: RunFolder) -> TranslateTask:
+    """Build the model, tokenizers and sentence pairs of a translation job, ready to be trained in a folder."""
     source, target = load_tokenizers(folder) if folder.is_begun() else train_tokenizers(job, parts.train)
     torch.manual_seed(job.recipe.seed)
     return TranslateTask(job, Translator(build_model(job, source, target), source, target, job.joiner), parts)
 
 
-def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
-    """A new model for these vocabularies."""
+def build_model(job: TranslateJob, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Transformer:
+    """A new encoder-decoder for these vocabularies, with random weights."""
     sizes, is_gru = (source.vocab_size, target.vocab_size), job.model == "bahdanau"
     check_changes(job.model, seq2seq.Config if is_gru else transformer.Config, job.changes, FIXED)
     try:
@@ -167,8 +167,8 @@ def build_model(job: Job, source: Tokenizer, target: Tokenizer) -> Seq2Seq | Tra
         raise RegardError(f"{job.model} cannot be made of these settings ({reason}): make it smaller.") from None
 
 
-def train_tokenizers(job: Job, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    """The source's and the target's, made from the pairs; the same one twice where it is shared."""
+def train_tokenizers(job: TranslateJob, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Train the source and the target tokenizer on the pairs; the same one twice where it is shared."""
     sides = [list(side) for side in zip(*pairs, strict=True)]
     kinds = [
         _choose_kind(kind, job, side) for kind, side in zip((job.source_tokens, job.target_tokens), sides, strict=True)
@@ -189,7 +189,7 @@ def train_tokenizers(job: Job, pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokeni
 
 
 def load_tokenizers(folder: RunFolder) -> tuple[Tokenizer, Tokenizer]:
-    """Those that a run began with."""
+    """Load the tokenizers that a run began with."""
     source, file = Tokenizer.load(folder.path / SOURCE_FILE), folder.path / TARGET_FILE
     has_own = folder.read_settings().get("has_target_tokenizer", file.exists())
     if has_own and not file.exists():
@@ -197,7 +197,7 @@ def load_tokenizers(folder: RunFolder) -> tuple[Tokenizer, Tokenizer]:
     return source, Tokenizer.load(file) if has_own else source
 
 
-def _choose_kind(kind: str, job: Job, texts: Sequence[str]) -> str:
+def _choose_kind(kind: str, job: TranslateJob, texts: Sequence[str]) -> str:
     if kind != "auto":
         return kind
     if is_unspaced(texts):

@@ -1,4 +1,4 @@
-"""What a translator is to learn: all settings of a run but its machine."""
+"""Settings of training a translator: model, tokenizers, data and recipe, all but the hardware."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from regard.models import seq2seq_config, transformer_config
 from regard.models.encoder_config import UNK
 from regard.tasks.reading.corpus import TextJob
-from regard.tasks.reading.pairs import Corpus
+from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.training.job import check_changes
 
 # what suits a model unless told otherwise
@@ -31,10 +31,10 @@ FIXED = (
 
 
 @dataclass(frozen=True)
-class Job(TextJob):
-    """All that decides what a translator learns; `dataclasses.asdict` of it is JSON.
+class TranslateJob(TextJob):
+    """All settings that decide how a translator is trained; `dataclasses.asdict` of it is JSON.
 
-    >>> Job.default("transformer", label_smoothing=0.2).recipe.schedule
+    >>> TranslateJob.default("transformer", label_smoothing=0.2).recipe.schedule
     'inverse-sqrt'
 
     `model` is "bahdanau" or "transformer", `preset` one of theirs and `changes` what is to differ from it. Tokens are
@@ -45,7 +45,7 @@ class Job(TextJob):
     """
 
     model: str = "bahdanau"
-    corpus: Corpus = field(default_factory=Corpus)
+    corpus: PairCorpus = field(default_factory=PairCorpus)
     source_tokens: str = "auto"
     target_tokens: str = "auto"
     vocab_size: int = 8000

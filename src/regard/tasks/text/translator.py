@@ -1,4 +1,4 @@
-"""A trained translator: text in, text out, and a look at what it attended to."""
+"""A trained translator: translation by beam search, greedy decoding or sampling, with its alignment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACES = 2**15
 
 @dataclass(frozen=True)
 class Translation:
-    """One sentence and what was said.
+    """One sentence and its translation.
 
     Both lists of tokens end in <eos>; `target_tokens` does not where max_len cut it short. `score` is the
     log-probability of these, a beam's divided by its length penalty. `unknown` counts the tokens of the source that
@@ -57,7 +57,7 @@ class Translation:
 
 
 class Translator:
-    """A model with the tokenizers of both its sides.
+    """A trained translator: an encoder-decoder and the tokenizers of both sides.
 
     >>> from regard.data import train_tokenizer
     >>> from regard.models.seq2seq import Config
@@ -89,7 +89,7 @@ class Translator:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "auto") -> Translator:
-        """The translator of a run; "auto" is a GPU where there is one."""
+        """Load the translator of a run; "auto" is a GPU where there is one."""
         place, root = find_device(device), pathlib.Path(folder)
         model: Any = load_pretrained(root, place, kinds=(Seq2Seq, Transformer))
         joiner = read_config(root).get("training", {}).get("joiner")
@@ -118,7 +118,7 @@ class Translator:
         batch_size: int = 64, temperature: float | None = None, top_k: int | None = None, seed: int | None = None,
         looks: bool = False, layer: int | None = None, on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Translation]:  # fmt: skip
-        """A translation of each sentence, in their order.
+        """Translate sentences: a translation of each, in their order.
 
         A beam of one is greedy. With `temperature` words are drawn instead, from the `top_k` most likely where given:
         the same texts, `batch_size` and `seed` draw the same. `max_len` is the most tokens to say, <eos> counted; by
@@ -159,7 +159,7 @@ class Translator:
         return done
 
     def join(self, text: str) -> str:
-        """`text` without the marks of `joiner`: what was cut within a word is whole again.
+        """`text` without the subword marks of `joiner`: split words are whole again.
 
         A mark at the very end goes too.
         """
@@ -168,7 +168,7 @@ class Translator:
     def _choose(
         self, beam: int, alpha: float, temperature: float | None, top_k: int | None, seed: int | None
     ) -> Callable[..., Decoded]:
-        """The one of `regard.models.decode` that is asked for."""
+        """The decoding function that is asked for: greedy, sampling or beam search."""
         if beam < 1:
             raise RegardError(f"translate beam must be at least 1, got {beam}.")
         if temperature is not None:
@@ -177,7 +177,7 @@ class Translator:
             return partial(sample, temperature=temperature, top_k=top_k, generator=noise)
         for name, value in (("top_k", top_k), ("seed", seed)):
             if value is not None:
-                raise RegardError(f"translate {name}={value} is for drawing words: give temperature too.")
+                raise RegardError(f"translate {name}={value} is for sampling: give temperature too.")
         return decode_greedily if beam == 1 else partial(search_beam, beam=beam, alpha=alpha)
 
     @property
@@ -185,7 +185,7 @@ class Translator:
         return next(self.model.parameters()).device
 
     def _find_layer(self, layer: int | None) -> int:
-        """The decoder layer to look at."""
+        """The decoder layer whose attention weights are read."""
         if isinstance(self.model, Seq2Seq):
             if layer is not None:
                 raise RegardError(f"translate layer={layer}: a Seq2Seq looks at its source in one place, leave it out.")
@@ -198,7 +198,7 @@ class Translator:
         return layer
 
     def _check_lengths(self, sources: Sequence[Sequence[int]]) -> int | None:
-        """The most positions the model has for a sentence, if there is such a limit; complain of a longer one."""
+        """The model's maximum length, if it has one; a longer sentence is refused."""
         if not isinstance(self.model, Transformer) or self.model.config.position != "learned":
             return None
         most = self.model.config.max_len
@@ -213,7 +213,7 @@ class Translator:
     def _say(
         self, rows: list[list[int]], choose: Callable[..., Decoded], max_len: int, looks: bool, layer: int
     ) -> list[tuple[list[int], float, Tensor | None]]:
-        """What the model says to a batch of sources: ids, score, weights."""
+        """Decode a batch of sources: token ids, score and attention weights of each."""
         source, lens = (part.to(self._device) for part in pad(rows))
         decoder, state = self._read(source, lens)
         found = choose(decoder, state, bos=BOS, eos=EOS, pad=PAD, max_len=max_len)
@@ -227,13 +227,13 @@ class Translator:
         return list(zip(ids, found.scores.tolist(), weights, strict=True))
 
     def _read(self, source: Tensor, lens: Tensor) -> tuple[Decoder, State]:
-        """What goes on from the sources, and its state."""
+        """Encode the sources: the decoder, and its initial state."""
         if isinstance(self.model, Seq2Seq):
             return self.model.decoder, self.model.encode(source, lens)
         return self.model.decode, self.model.init_state(self.model.encode(source, lens), lens)
 
     def _look(self, source: Tensor, lens: Tensor, inputs: Tensor, layer: int) -> Tensor:
-        """(batch, targets, sources), by one call over what was said."""
+        """Cross-attention weights (batch, targets, sources), by one forward pass over the output (teacher forcing)."""
         self.model(source, lens, inputs)
         if isinstance(self.model, Seq2Seq):
             weights = self.model.attention_weights
@@ -252,7 +252,7 @@ class Translator:
 
 
 def _count_tokens(model: Seq2Seq | Transformer) -> tuple[int, int]:
-    """The vocabularies of source and target."""
+    """The vocabulary sizes of source and target."""
     if isinstance(model, Seq2Seq):
         return model.encoder.embedding.num_embeddings, model.decoder.embedding.num_embeddings
     return model.config.vocab_size, model.config.target_vocab_size or model.config.vocab_size
@@ -270,7 +270,7 @@ def _check_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _batch(sources: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """The numbers of sources of like length, the longest first: memory runs out at once or not at all."""
+    """Batches of sources of similar length, the longest first: memory runs out at once or not at all."""
     order = sorted((i for i, source in enumerate(sources) if source), key=lambda i: -len(sources[i]))
     for _, group in itertools.groupby(order, key=lambda i: _round_up(len(sources[i]) + 1)):
         rows = list(group)

@@ -1,4 +1,4 @@
-"""How good a trained translator is: its answers against references."""
+"""Evaluation of a trained translator: BLEU, chrF and exact matches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evaluate(
     max_len: int | None = None, batch_size: int = 64, lowercase: bool = False, tokenize: Cut = "13a",
     on_progress: Report | None = None,
 ) -> tuple[Scores, list[Translation]]:  # fmt: skip
-    """The scores of a translator on sentence pairs, and what it said, in their order.
+    """Translate sentence pairs and score them: the scores, and the translations in their order.
 
     Where it has a joiner, references are joined as its answers are.
     """
@@ -33,7 +33,7 @@ def score_translator(
     run: str | os.PathLike[str], asked: Sequence[Any], *, device: str = "auto", batch_size: int = 64, bar: Bar = hide,
     beam: int = 5, alpha: float = 0.6, lowercase: bool = False, tokenize: str = "auto",
 ) -> Result:  # fmt: skip
-    """The scores of a run on sentence pairs: BLEU, chrF and exact matches."""
+    """Evaluate a run on sentence pairs: BLEU, chrF and exact matches."""
     if tokenize != "auto":
         check_cut(tokenize)
     translator = Translator.load(run, device)

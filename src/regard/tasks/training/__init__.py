@@ -1,1 +1,1 @@
-"""What every run has, whatever it learns: the loop, its folder, its settings, its devices."""
+"""Training, the same for every task: the loop, the run's folder and checkpoints, settings and devices."""

@@ -1,4 +1,4 @@
-"""A moving average of weights, which often translates better than the weights themselves."""
+"""Exponential moving average of the weights (EMA), which often generalises better than the weights themselves."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 
-class Average:
-    """A copy of a model whose weights follow it, each step a little: the young average faster than the old.
+class MovingAverage:
+    """An exponential moving average (EMA) of a model's weights; its decay grows from 0.1 up to `decay`.
 
     >>> model = nn.Linear(1, 1, bias=False)
-    >>> average = Average(model, decay=0.5)
+    >>> average = MovingAverage(model, decay=0.5)
     >>> _ = nn.init.constant_(model.weight, 3.0), nn.init.constant_(average.model.weight, 0.0)
-    >>> average.follow(model)
+    >>> average.update(model)
     >>> round(average.model.weight.item(), 4)
     2.7
 
@@ -32,8 +32,8 @@ class Average:
                 x.data = x.data.to(kind)
 
     @torch.no_grad()
-    def follow(self, model: nn.Module) -> None:
-        """Come nearer: all but min(decay, (1 + steps) / (10 + steps)) of the way."""
+    def update(self, model: nn.Module) -> None:
+        """Move the average towards `model`, by a decay of min(decay, (1 + steps) / (10 + steps))."""
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         own = [x.detach() for x in self.wide.parameters()]
         others = [x.detach().to(kept.dtype) for kept, x in zip(own, model.parameters(), strict=True)]
@@ -43,8 +43,8 @@ class Average:
         self.steps += 1
 
     @torch.no_grad()
-    def settle(self) -> nn.Module:
-        """`model`, as it is by now."""
+    def read(self) -> nn.Module:
+        """`model` with the average as it is by now."""
         if self.model is not self.wide:
             self.model.load_state_dict(self.wide.state_dict())
         return self.model

@@ -1,4 +1,4 @@
-"""Classification of anything, a label each: cross-entropy to learn by, accuracy and macro F1 to validate by."""
+"""Classification of any data: cross-entropy loss, validated by accuracy and macro F1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClassTask(Learning):
-    """A model that gives logits, (…, labels), and batches whose `labels` are numbers; those of NO_LABEL do not count.
+    """Classification for the training loop: a model of logits, (…, labels), and batches with class indices `labels`.
 
     A subclass has `batches`, `batches_to_validate`, `batches_to_judge` for the report at the end of a run, and
     `predict` where the model is asked for logits by more than the batch. `train` and `valid` are the numbers of the
@@ -44,11 +44,11 @@ class ClassTask(Learning):
         self.baselines = {"accuracy": 100 * valid.count(self.usual) / max(len(valid), 1)}
 
     def batches_to_validate(self, rank: int, world_size: int) -> Walk:
-        """What this process validates by."""
+        """The validation batches of this process."""
         raise NotImplementedError
 
     def batches_to_judge(self) -> Walk:
-        """Examples held out, of the test where there is one, for the report at the end."""
+        """Batches of held-out examples, of the test where there is one, for the report at the end."""
         raise NotImplementedError
 
     def predict(self, model: nn.Module, batch: Any) -> Tensor:
@@ -63,7 +63,7 @@ class ClassTask(Learning):
         return find_cross_entropy(self.predict(model, batch), batch.labels, self.label_smoothing)
 
     def open_scores(self, device: torch.device) -> dict[str, Any]:
-        """What a validation measures besides the loss, each from 0 to 1."""
+        """The validation metrics besides the loss, each from 0 to 1."""
         return open_scores(len(self.labels), device)
 
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
@@ -96,7 +96,7 @@ class ClassTask(Learning):
 
 
 def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The metrics of labels, by torchmetrics: accuracy, and macro F1, the mean over labels."""
+    """Metrics of labels, by torchmetrics: accuracy, and macro F1, the mean over labels."""
     try:
         from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
     except ImportError:
@@ -107,7 +107,7 @@ def open_scores(num_labels: int, device: torch.device | str = "cpu") -> dict[str
 
 
 def find_cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """The sum of the cross-entropies of labels; of NO_LABEL there is none."""
+    """The sum of the cross-entropies of labels; NO_LABEL is ignored."""
     return functional.cross_entropy(
         logits.flatten(0, -2), labels.flatten(), ignore_index=NO_LABEL, reduction="sum",
         label_smoothing=label_smoothing,

@@ -1,4 +1,4 @@
-"""The device that a model runs on, by its name."""
+"""The device that a model runs on, CPU or GPU, by its name."""
 
 from __future__ import annotations
 

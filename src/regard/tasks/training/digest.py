@@ -1,4 +1,4 @@
-"""Digests of data: whether a run goes on with what it began with."""
+"""Digests (hashes) of data, by which a resumed run knows that its data are the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = "2:"
 
 
 def digest_data(*parts: Any) -> str:
-    """The digest of data: texts, numbers, tensors, arrays, and sequences and mappings of them, by their bytes.
+    """A hash of data: texts, numbers, tensors, arrays, and sequences and mappings of them, by their bytes.
 
     >>> digest_data([1, 2], "a") == digest_data((1, 2), "a"), digest_data([1, 2]) == digest_data([2, 1])
     (True, False)
@@ -31,7 +31,7 @@ def digest_data(*parts: Any) -> str:
 
 
 def digest_again(before: str, *parts: Any) -> str:
-    """The digest of data, made as that was which a run has kept."""
+    """A hash of data in the format of one that a run has saved, to compare them."""
     return digest_data(*parts) if before.startswith(VERSION) else _digest_print(parts)
 
 
@@ -40,7 +40,7 @@ def _digest_print(parts: Any) -> str:
 
 
 def _feed(digest: Any, value: Any) -> None:
-    """Add a value: what kind it is, how long, and its bytes, so that no two values give the same bytes."""
+    """Hash a value: its kind, its length and its bytes, so that no two values give the same bytes."""
     if isinstance(value, bool) or value is None:
         _add(digest, "constant", repr(value).encode())
     elif isinstance(value, int):
@@ -106,7 +106,7 @@ def _add(digest: Any, kind: str, content: bytes) -> None:
 
 
 def digest_texts(examples: Iterable[Any]) -> str:
-    """The digest of the texts of examples, which stand first in each, as text or as words; white space does not count.
+    """A hash of the texts of examples, which stand first in each, as text or as words; white space does not count.
 
     >>> digest_texts([("a cat sat", "x")]) == digest_texts([(("a", "cat", "sat"), ("DET", "NOUN", "VERB"))])
     True

@@ -1,4 +1,4 @@
-"""Examples of a run: where they come from, and which are to train, to validate and to test by."""
+"""The dataset of a run: where its examples come from, and its training, validation and test split."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHARED: Fits = {
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples in files, and how they are split; a subclass says how they are read.
+    """A dataset in files, and how it is split; a subclass says how examples are read.
 
     `data` names files, or else the `builtin` examples, which `draw` splits: by hash, by masks, or as they come. Where
     `open` gives a sequence that is no list, examples are made when they are asked for: they need not lie in memory.
@@ -62,7 +62,7 @@ class Examples:
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
-        """What `dataclasses.asdict` gave, as after a way through JSON, which has no tuples."""
+        """The dataset that `dataclasses.asdict` gave, also after JSON, which has no tuples."""
         for name, value in entries.items():
             if name not in cls.fits or not cls.fits[name](value):
                 raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
@@ -70,7 +70,7 @@ class Examples:
         return cls(**{"parting": "hash", **fixed})
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any] | Split:
-        """The examples of files; split, where the files say of each which part it is in."""
+        """Read the examples of files; as a `Split`, where the files say of each which part it is in."""
         raise NotImplementedError
 
     def draw(self) -> Split:
@@ -78,19 +78,19 @@ class Examples:
         raise RegardError(f"no {self.called} come with regard: name some (--data).")
 
     def read_key(self, example: Any) -> str:
-        """What decides where an example goes: equal ones stay together."""
+        """The key that an example is split by: examples of equal keys stay in one part."""
         return digest_data(example)
 
     def read_label(self, example: Any) -> str:
-        """What each part is to have in proportion."""
+        """The label that a stratified split keeps in proportion."""
         return ""
 
     def digest(self, examples: Sequence[Any]) -> str:
-        """The digest of examples of the test, by which they are known when they are read again."""
+        """A hash of the test examples, by which they are known when they are read again."""
         return digest_data(examples)
 
     def part(self) -> Split:
-        """The examples to learn from, to validate by, and for the test."""
+        """The training, validation and test examples."""
         if self.held_out is not None and not 0 <= self.held_out < 0.5:
             raise RegardError(f"held_out must be a fraction below one half, got {self.held_out}.")
         if self.limit is not None and self.limit < 1:
@@ -107,20 +107,20 @@ class Examples:
         else:
             fraction = 0.05 if self.held_out is None else self.held_out
             parts = split(found, test=fraction, valid=fraction, seed=self.seed, key=self.read_key)
-        for name, part in (("learn from", parts.train), ("validate by", parts.valid)):
+        for name, part in (("training", parts.train), ("validation", parts.valid)):
             if not len(part):
                 raise self.refuse(parts, name)
         return parts._replace(train=parts.train[: self.limit])
 
     def read(self, paths: tuple[str, ...], part: Part, limit: int | None = None) -> Sequence[Any]:
-        """The examples of files, or the first of them; of those that are split, the ones of a part."""
+        """The examples of files, or the first `limit` of them; of a dataset that is split, those of one part."""
         found = self.draw() if paths == (self.builtin,) else self.open(paths)
         return take_first(getattr(found, part) if isinstance(found, Split) else found, limit)
 
     def refuse(self, parts: Split, name: str) -> RegardError:
-        """The error of a part that has no examples."""
+        """The error of a split that leaves a part empty."""
         keys = [self.read_key(example) for part in parts for example in part]
-        what = f"{' and '.join(self.data)} leaves no {self.called} to {name}, of {len(keys)}"
+        what = f"{' and '.join(self.data)} leaves no {self.called} for {name}, of {len(keys)}"
         return RegardError(
             f"{what} ({len(set(keys))} different): give more, a larger held_out (--held-out 0.2), or valid"
             " (--valid FILE)."

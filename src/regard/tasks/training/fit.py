@@ -1,4 +1,4 @@
-"""The one training loop, for every task: any devices, stopped and resumed anywhere, the end the same to the bit."""
+"""The training loop, for every task: on any devices, with checkpoints, resumed to bit-identical results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.distributed.checkpoint import state_dict as whole
 
 from regard.core import RegardError
-from regard.tasks.training.average import Average
+from regard.tasks.training.average import MovingAverage
 from regard.tasks.training.folder import STATE, RunFolder
 from regard.tasks.training.job import describe_move
 from regard.tasks.training.machine import holds_parts
 from regard.tasks.training.progress import Progress
 from regard.tasks.training.recipe import Recipe
-from regard.tasks.training.signals import SIGNALS, Ear, heed_signals
+from regard.tasks.training.signals import SIGNALS, StopSignal, catch_signals
 from regard.tasks.training.task import Learner, Task
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 @dataclass
 class Standing:
-    """Where a run stands; with weights and optimiser, all that a resumed run must know."""
+    """The state of training beside weights and optimizers: steps, losses, the best validation, history."""
 
     step: int = 0
     # batches taken in all: the epoch and the place in it follow
@@ -62,7 +62,7 @@ def fit(
     task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, *, is_shown: bool = True,
     moved: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Standing:  # fmt: skip
-    """Train the task's model as the recipe says, in a folder that is held and begun; go on where it was left.
+    """Train the task's model by the recipe, or resume from its checkpoint; `folder` is locked and has its settings.
 
     `moved` says what of the recipe's end is not as it was when the run was left: was and is, by name. A schedule that
     falls towards the end falls to the new one from there on.
@@ -83,33 +83,33 @@ def fit(
             folder.move_end(now.step, moved)
             progress.say(describe_move(now.step, moved))
         elif not trainer.is_over():
-            progress.say(f"Going on from step {now.step:,} of {trainer.total:,}.")
+            progress.say(f"Resuming from step {now.step:,} of {trainer.total:,}.")
     else:
         trainer.save()
-    with heed_signals() as trainer.ear:
+    with catch_signals() as trainer.stop:
         return trainer.train()
 
 
 class _Trainer:
     def __init__(self, task: Task, folder: RunFolder, recipe: Recipe, fabric: Fabric, progress: Progress) -> None:
         self.task, self.folder, self.recipe, self.fabric, self.progress = task, folder, recipe, fabric, progress
-        self.standing, self.ear = Standing(), Ear()
+        self.standing, self.stop = Standing(), StopSignal()
         self.batches = task.batches(fabric.global_rank, fabric.world_size)
         self.per_epoch = math.ceil(len(self.batches) / recipe.accumulate)
         self.total = recipe.count_steps(self.per_epoch)
         is_sharded = holds_parts(fabric)
         if is_sharded and recipe.average:
-            raise RegardError("average must be 0 where the weights are in parts (strategy='fsdp').")
+            raise RegardError("average must be 0 where the weights are sharded (strategy='fsdp').")
         # parts are made before the optimiser sees them
         self.model = fabric.setup_module(task.model)
         made = task.make_optimizers(recipe, self.model, is_fused=fabric.device.type == "cuda" and not is_sharded)
         self.learner = Learner(self.model, fabric, recipe, [fabric.setup_optimizers(one) for one in made])
-        self.average = Average(task.model, recipe.average) if recipe.average else None
+        self.average = MovingAverage(task.model, recipe.average) if recipe.average else None
         # how many of the losses that the learner sums are this process's
         self.count = 0
 
     def train(self) -> Standing:
-        """Steps until the end, with what is done between them."""
+        """The loop: training steps, validations, checkpoints and early stopping."""
         now = self.standing
         now.ended = self.is_over()
         if now.ended and now.loss_count:
@@ -121,7 +121,7 @@ class _Trainer:
             while not now.ended:
                 counted += self._learn(next(steps))
                 now.seconds = before + time.monotonic() - began
-                is_stopped = self._hear()
+                is_stopped = self._read_signal()
                 if now.step % (self.recipe.validate_every or self.per_epoch) == 0 or self.is_over():
                     self._validate()
                     now.seconds = before + time.monotonic() - began
@@ -134,7 +134,7 @@ class _Trainer:
         return now
 
     def _walk(self) -> Iterator[list[Any]]:
-        """The batches of each step, epoch after epoch, from where the run stands."""
+        """The batches of each step (gradient accumulation), epoch after epoch, from where the run stands."""
         epoch, start = divmod(self.standing.taken, len(self.batches))
         for number in itertools.count(epoch):
             batches = self.batches.walk(number, start if number == epoch else 0)
@@ -142,7 +142,7 @@ class _Trainer:
                 yield group
 
     def _learn(self, group: Sequence[Any]) -> int:
-        """One step; returns how many losses it learned from."""
+        """One training step; returns how many losses it averaged over."""
         now, learner = self.standing, self.learner
         _seed(self.recipe.seed, now.step, self.fabric.global_rank)
         learner.set_rate(self.recipe.rate(now.step, self.total))
@@ -151,7 +151,7 @@ class _Trainer:
         learner.begin(everyone)
         self.task.step(learner, group)
         if self.average:
-            self.average.follow(self.task.model)
+            self.average.update(self.task.model)
         self.count += count
         now.step, now.taken, now.loss_count = now.step + 1, now.taken + len(group), now.loss_count + int(everyone)
         return count
@@ -159,7 +159,7 @@ class _Trainer:
     def _validate(self) -> None:
         now, task = self.standing, self.task
         self._collect_losses()
-        model = self.average.settle() if self.average else self.model
+        model = self.average.read() if self.average else self.model
         with torch.no_grad(), self.fabric.autocast():
             found = task.validate(model.eval(), self.fabric)
         # by the first process alone, so that all go on or end together
@@ -190,15 +190,15 @@ class _Trainer:
         self.progress.report(row, is_best or is_surer)
 
     def is_over(self) -> str:
-        """Why there are no more steps, if so."""
+        """Why training ends here: "steps", or "patience" (early stopping); empty while it goes on."""
         if self.standing.step >= self.total:
             return "steps"
         return "patience" if self.standing.worse >= (self.recipe.patience or math.inf) else ""
 
-    def _hear(self) -> str:
+    def _read_signal(self) -> str:
         """The signal that any of the processes was sent."""
-        heard = self.sum_over_processes([self.ear.number == number for number in SIGNALS]).tolist()
-        return max((number.name for number, count in zip(SIGNALS, heard, strict=True) if count), default="")
+        counts = self.sum_over_processes([self.stop.number == number for number in SIGNALS]).tolist()
+        return max((number.name for number, count in zip(SIGNALS, counts, strict=True) if count), default="")
 
     def sum_over_processes(self, numbers: Sequence[float]) -> Tensor:
         """Each number, summed over all processes."""
@@ -209,14 +209,14 @@ class _Trainer:
         return summed.cpu()
 
     def _collect_losses(self) -> None:
-        """Losses of all processes into what is kept."""
+        """Sum the losses over all processes, for the report."""
         now, parts = self.standing, self.learner.parts
         now.loss_sum, *sums = self.sum_over_processes([float(x) for x in (self.learner.loss, *parts.values())]).tolist()
         now.loss_parts = dict(zip(parts, sums, strict=True))
         self._check(now.loss_sum, "the loss")
 
     def _check(self, value: float, name: str) -> None:
-        """Nothing that is not finite is ever kept."""
+        """Raise an error for a loss, metric or weight that is not finite: none is ever saved."""
         if not math.isfinite(value):
             raise RegardError(
                 f"{name} became {value} before step {self.standing.step}: lower lr, or raise warmup; begin in a new"
@@ -238,7 +238,7 @@ class _Trainer:
         return found[0] if len(found) == 1 else found
 
     def save(self) -> None:
-        """All of it, by the first process; the others give their parts."""
+        """Write a checkpoint: the first process writes it, the others give their parts."""
         self._collect_losses()
         weights = self._read_weights()
         for name, x in weights.items():
@@ -254,7 +254,7 @@ class _Trainer:
         self.fabric.barrier()
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Back to where `save` was."""
+        """Restore the checkpoint that `save` wrote."""
         try:
             self.standing = Standing(**state["standing"])
             whole.set_model_state_dict(self.model._forward_module, state["model"], options=WHOLE)
@@ -280,6 +280,6 @@ class _Trainer:
 
 
 def _seed(*numbers: int) -> None:
-    """Random numbers of this step and process, on every device."""
+    """Seed the random numbers of this step and process, on every device."""
     digest = hashlib.sha256(" ".join(map(str, numbers)).encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)

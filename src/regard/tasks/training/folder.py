@@ -1,4 +1,4 @@
-"""The folder of a run: begun, found again after any stop, and never shared by two at once."""
+"""The folder of a run: settings, checkpoint and history, locked so that no two runs share it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNSAID = {"corpus.parting": "hash"}
 
 
 class RunFolder:
-    """A run on disk.
+    """The folder of a run on disk.
 
     >>> import tempfile
     >>> folder = RunFolder(pathlib.Path(tempfile.mkdtemp(), "run"))
@@ -48,7 +48,7 @@ class RunFolder:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep others out until the block is left, however it is left."""
+        """Lock the folder until the block is left, however it is left."""
         self.check()
         written = (*WRITTEN, *self.files)
         halves = tuple(f".{name}." for name in written)
@@ -76,7 +76,7 @@ class RunFolder:
             os.close(handle)
 
     def _lock(self, handle: int) -> bool:
-        """Whether the folder is now this run's alone."""
+        """Try to lock the folder; whether it is now this run's alone."""
         try:
             import fcntl
         except ImportError:
@@ -96,13 +96,13 @@ class RunFolder:
             ) from None
 
     def _sweep(self, starts: tuple[str, ...]) -> None:
-        """Remove files whose names begin so: as those do that were half-written when a run was killed."""
+        """Remove files whose names begin so, such as temporary files of a run that was killed."""
         with say_why(self.path):
             for name in [entry.name for entry in self.path.iterdir() if entry.name.startswith(starts)]:
                 (self.path / name).unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Refuse what is no folder of a run and no place for one; nothing is written."""
+        """Check that the folder is a run's, or free for a new one; nothing is written."""
         with say_why(self.path):
             if not self.path.exists():
                 return
@@ -115,14 +115,14 @@ class RunFolder:
                 f"{self.path} holds {strange[0]!r} but no {SETTINGS}, so it is no run: name a new folder."
             )
         if WEIGHTS in names and STATE not in names:
-            raise RegardError(f"{self.path} holds a model but no {STATE} to go on from: name a new folder.")
+            raise RegardError(f"{self.path} holds a model but no {STATE} to resume from: name a new folder.")
 
     def is_begun(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return (self.path / STATE).exists()
 
     def begin(self, settings: Mapping[str, Any], free: Sequence[str] = ()) -> dict[str, tuple[Any, Any]]:
-        """Keep what decides the run; complain where it was begun with something else, but for what is `free`.
+        """Write the settings of a new run; or check that a resumed run has the same, but for those that are `free`.
 
         Where it ends may be moved: what was and what is to be now, by name.
         """
@@ -146,7 +146,7 @@ class RunFolder:
         return {name: (was, will) for name, (was, will) in pairs.items() if was != will}
 
     def move_end(self, step: int, moved: Mapping[str, tuple[Any, Any]]) -> None:
-        """Keep where the run ends now, and beside it from which step on that is so."""
+        """Write where the run ends now (epochs, steps, patience), and from which step on that is so."""
         kept = self.read_settings()
         kept["recipe"] |= {name: now for name, (_, now) in moved.items()}
         before = kept.get(MOVED)
@@ -158,7 +158,7 @@ class RunFolder:
             write_whole(self.path / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
     def read_settings(self) -> dict[str, Any]:
-        """What `begin` kept."""
+        """The settings that `begin` wrote."""
         path = self.path / SETTINGS
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -171,14 +171,14 @@ class RunFolder:
         return found
 
     def load(self) -> Any:
-        """The last state."""
+        """Load the last checkpoint."""
         # brings torch, which nothing else here needs
         from regard.tasks.training.state import load_state
 
         return load_state(self.path / STATE)
 
     def save(self, state: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a state, and beside it the history, a line a validation."""
+        """Write a checkpoint, and beside it the history, a line per validation."""
         from regard.tasks.training.state import save_state
 
         with say_why(self.path):
@@ -186,7 +186,7 @@ class RunFolder:
             save_state(self.path / STATE, dict(state))
 
     def restore_history(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Write the file of the history again, if someone took it away."""
+        """Write the history file again, if someone deleted it."""
         with say_why(self.path):
             if not (self.path / METRICS).exists():
                 write_whole(self.path / METRICS, _list_rows(history))
@@ -194,18 +194,18 @@ class RunFolder:
 
 @contextmanager
 def say_why(path: pathlib.Path) -> Iterator[None]:
-    """One line for whatever the disk refuses."""
+    """Turn an error of the file system into one line that says what to do."""
     try:
         yield
     except OSError as error:
         what = f"{error.filename or path} cannot be written ({error.strerror or error})"
         if os.path.exists(path / STATE):
-            raise RegardError(f"{what}: mend that, and the same command goes on from the last save.") from None
+            raise RegardError(f"{what}: mend that, and the same command resumes from the last checkpoint.") from None
         raise RegardError(f"{what}: mend that, or name another folder.") from None
 
 
 def is_same_start(one: Any, other: Any) -> bool:
-    """Whether two runs begin from one folder, however its name is written.
+    """Whether two runs start from the same pretrained folder, however its name is written.
 
     >>> is_same_start("runs/words", "./runs/words/"), is_same_start("hf:bert", "bert"), is_same_start(None, "bert")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""The examples that a trained run is tested with: those it held out, or others that are read as it read its own."""
+"""Test examples of a trained run: those it held out, or other data, read as it read its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def find_examples(
     run: str | os.PathLike[str], entry: Entry, data: Sequence[str] = (), limit: int | None = None,
     changes: dict[str, Any] | None = None,
 ) -> Sequence[Any]:  # fmt: skip
-    """What a run of a task is to be asked: all of `data`, or else what it held out of its own.
+    """The test examples of a run: all of `data`, or else those it held out of its own.
 
     `changes` are settings of its reader that differ for `data`.
     """

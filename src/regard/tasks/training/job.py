@@ -1,4 +1,4 @@
-"""What a model is to learn: all settings of a run but its machine."""
+"""A training job: all settings that decide a run, but for its hardware."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 8
 
 
 class Setting(NamedTuple):
-    """A setting of a model: what it may be, without a space, what it is, and what that means."""
+    """A setting of a model: its name, what it may be (without a space), its value, and what that means."""
 
     name: str
     values: str
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """All that decides a run; `dataclasses.asdict` of it is JSON.
+    """All settings that decide a training run; `dataclasses.asdict` of it is JSON.
 
     `model` is one of `models`, `preset` a size of it and `changes` what is to differ from that. `corpus` has the
     examples. `metric` decides which weights are kept, one of `metrics`. `adapts` names the settings that were left to
@@ -83,7 +83,7 @@ class TrainingJob:
 
     @classmethod
     def default(cls, model: str | None = None, *, recipe: dict[str, Any] | None = None, **changes: Any) -> Self:
-        """The recipe that suits the model, with what is to differ; the rest is left to the data."""
+        """A job with the recipe that suits the model, and with what is to differ; the rest adapts to the data."""
         # fields of a dataclass have their defaults on the class
         name = cls.model if model is None else model
         made = Recipe(**{**cls.recipes.get(cls.name_recipe(name, changes), {}), **(recipe or {})})
@@ -98,21 +98,21 @@ class TrainingJob:
         return model
 
     def part(self) -> Split:
-        """The examples to learn from, to validate by, and for the test."""
+        """The training, validation and test examples."""
         return self.corpus.part()
 
     def configure(self) -> tuple[Any, set[str]]:
-        """The model's config as far as the job decides it, and the names of the settings that `changes` may not name.
+        """The model's config as far as the job decides it, and the names of settings that `changes` may not name.
 
         Sizes that the data decide may be any.
         """
         raise RegardError(f"{self.task} has no settings of its model to change: leave --set and --settings out.")
 
     def list_settings(self) -> list[Setting]:
-        """All that `changes` may name, with its value under the job's model, preset and changes.
+        """All settings of the model that `changes` may name, with their values in this job.
 
-        >>> from regard.tasks.text.translate_job import Job
-        >>> Job.default("bahdanau").list_settings()[0]
+        >>> from regard.tasks.text.translate_job import TranslateJob
+        >>> TranslateJob.default("bahdanau").list_settings()[0]
         Setting(name='embed_size', values='>=1', value=64, help='width of the embeddings')
 
         What the data decide, or another option of the job, is not there.
@@ -126,16 +126,16 @@ class TrainingJob:
         ]
 
     def check_settings(self) -> None:
-        """Complain of a preset or a change that the model has not."""
+        """Check that the model has the preset and the settings that are changed."""
         self.configure()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides a run, as JSON can hold it."""
+        """All settings that decide the run, as JSON can hold them."""
         return {"task": self.task, **{name: x for name, x in asdict(self).items() if name != "adapts"}}
 
     def recall(self, before: Mapping[str, Any]) -> Self:
-        """The job with all that is left open as the run in a folder was begun with, by its settings.
+        """The job as it is resumed: settings left open are those that the run was begun with.
 
         Where a run ends is as it was, unless now epochs or steps are given.
         """
@@ -162,7 +162,7 @@ class TrainingJob:
         )
 
     def fit_batches(self, count: int) -> Self:
-        """The job with a batch size for so many examples to learn from, if it was left open.
+        """The job with a batch size for so many training examples, if it was left open.
 
         >>> from regard.tasks.text.classify import ClassifyJob
         >>> [ClassifyJob.default().fit_batches(count).batch_size for count in (28, 200, 10_000)]
@@ -175,7 +175,7 @@ class TrainingJob:
         return replace(self, batch_size=size, adapts=rest)
 
     def fit_steps(self, per_epoch: int) -> Self:
-        """The job with a recipe for epochs of so many steps, where that was left open.
+        """The job with epochs, warm-up and validations for epochs of so many steps, where these were left open.
 
         >>> from regard.tasks.text.classify import ClassifyJob
         >>> recipe = ClassifyJob.default().fit_steps(per_epoch=7).recipe
@@ -198,7 +198,7 @@ class TrainingJob:
 
 
 def check_changes(called: str, kind: type[Any], changes: Mapping[str, Any], fixed: Sequence[str]) -> dict[str, Any]:
-    """`changes`, if a model's config has such settings and they are in proportion; `fixed` are not for `changes`."""
+    """Check that `changes` are settings of a model's config, within bounds and not `fixed`; a copy of them."""
     known = [x.name for x in fields(kind) if x.name not in fixed]
     for name, value in changes.items():
         if name not in known:
@@ -211,7 +211,7 @@ def check_changes(called: str, kind: type[Any], changes: Mapping[str, Any], fixe
 
 
 def leave_open(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is left to the data where no more than this is given.
+    """The settings that adapt to the data, where no more than this is given.
 
     >>> leave_open({"lr": 0.1, "epochs": 3}, {"preset": "small"})
     ('warmup', 'validate_every', 'batch_size')
@@ -221,7 +221,7 @@ def leave_open(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
 
 
 def open_job(job: Any, folder: RunFolder, parts: Split | None = None) -> tuple[Any, Split]:
-    """A job as it goes on in a folder, or as it begins there, and its examples by part; both as they are if given."""
+    """A job, new or as its run is resumed, and its examples, split; both unchanged where `parts` are given."""
     if parts is not None:
         return job, parts
     if folder.is_begun():
@@ -238,26 +238,25 @@ def open_job(job: Any, folder: RunFolder, parts: Split | None = None) -> tuple[A
 
 
 def describe_plan(job: Any, per_epoch: int) -> str:
-    """How long and in what steps a job learns, in a line.
+    """The plan of training in a line: batch size, epochs, steps, warm-up, validations and early stopping.
 
     >>> from regard.tasks.text.classify import ClassifyJob
     >>> describe_plan(ClassifyJob.default(recipe={"patience": 0}).fit_batches(28).fit_steps(7), 7)
-    'Batches of 4, 7 steps an epoch, 86 epochs: 602 steps, 60 of them to warm up; a validation every 31.'
+    'Batches of 4, 7 steps per epoch, 86 epochs: 602 steps, 60 of them warmup; validation every 31 steps.'
     """
     recipe = job.recipe
-    total, whole = recipe.count_steps(per_epoch), recipe.epochs * per_epoch
+    total, whole, between = recipe.count_steps(per_epoch), recipe.epochs * per_epoch, recipe.validate_every or per_epoch
     size = f"Batches of {job.batch_size:,}" if job.batch_size else "One batch"
     size = f"Batches of {job.max_tokens:,} tokens" if job.max_tokens and not job.batch_size else size
     epochs = f"{recipe.epochs:,} epoch{'s'[: recipe.epochs > 1]}" if total == whole else "ended by max_steps"
-    warmup = f", {recipe.warmup:,} of them to warm up" if recipe.warmup else ""
-    every = f"a validation every {recipe.validate_every or per_epoch:,}"
-    sooner = f", the end when {recipe.patience} in a row are no better" if recipe.patience else ""
-    steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total)]
-    return f"{size}, {steps[0]} an epoch, {epochs}: {steps[1]}{warmup}; {every}{sooner}."
+    warmup = f", {recipe.warmup:,} of them warmup" if recipe.warmup else ""
+    sooner = f", early stopping after {recipe.patience} without improvement" if recipe.patience else ""
+    steps = [f"{count:,} step{'s'[: count > 1]}" for count in (per_epoch, total, between)]
+    return f"{size}, {steps[0]} per epoch, {epochs}: {steps[1]}{warmup}; validation every {steps[2]}{sooner}."
 
 
 def describe_move(step: int, moved: Mapping[str, tuple[Any, Any]]) -> str:
-    """How the end of a run is moved, in a line.
+    """How the end of training is moved, in a line.
 
     >>> describe_move(70, {"epochs": (10, 20), "patience": (None, 3)})
     'From step 70 on: epochs 10 → 20, patience none → 3.'

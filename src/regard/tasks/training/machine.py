@@ -1,4 +1,4 @@
-"""What a model is trained on: devices, processes and the precision of numbers, by Lightning Fabric."""
+"""The hardware of a run: devices, data-parallel processes and numeric precision, by Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAUNCHED = ({"TORCHELASTIC_RUN_ID"}, {"RANK", "WORLD_SIZE"}, {"SLURM_PROCID"}, {
 
 @dataclass(frozen=True)
 class Machine:
-    """The devices a run uses; none of it changes what is learned, but for rounding and the batches' size.
+    """The hardware of a run; it changes nothing that is learned, but for rounding and the size of a batch.
 
     >>> Machine(accelerator="cpu").launch().device
     device(type='cpu')
@@ -43,7 +43,7 @@ class Machine:
         _count_devices(self.devices)
 
     def launch(self, logs: str | None = None) -> Fabric:
-        """The processes, ready; `logs` is a folder for TensorBoard."""
+        """Start the processes, as a Fabric; `logs` is a folder for TensorBoard."""
         if self.num_nodes > 1 and not any(names <= os.environ.keys() for names in LAUNCHED):
             # it would wait for the others for ever
             raise RegardError(
@@ -85,7 +85,7 @@ class Machine:
 
 
 def holds_parts(fabric: Fabric) -> bool:
-    """Whether each process has a part of the weights only."""
+    """Whether the weights are sharded (FSDP): each process has a part of them only."""
     return "FSDP" in type(fabric.strategy).__name__
 
 

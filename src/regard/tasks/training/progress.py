@@ -1,4 +1,4 @@
-"""What a run says of itself while it lasts: a bar in a terminal, a line a validation anywhere."""
+"""Progress of training: a progress bar in a terminal, and a line per validation anywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Progress:
-    """Steps done of all, with loss, metric, speed and the time that is left.
+    """A progress bar of training steps, with loss, metric, throughput and remaining time.
 
     >>> progress = Progress(is_shown=False)
     >>> with progress.show(total=100, done=40):
@@ -32,7 +32,7 @@ class Progress:
 
     @contextmanager
     def show(self, total: int, done: int) -> Iterator[None]:
-        """The bar, until the block is left."""
+        """Show the progress bar, until the block is left."""
         if self._console is None or not self._console.is_terminal:
             yield
             return
@@ -47,7 +47,7 @@ class Progress:
         self._bar = None
 
     def is_due(self) -> bool:
-        """Whether the bar should move: not faster than eyes do, since each look at a loss makes a GPU wait."""
+        """Whether to move the bar: a few times a second at most, since each look at a loss makes a GPU wait."""
         now = time.monotonic()
         if self._bar is None or now - self._moved < 0.25:
             return False
@@ -55,13 +55,13 @@ class Progress:
         return True
 
     def advance(self, step: int, loss: float, rate: float) -> None:
-        """Show that so many steps are done."""
+        """Move the bar: so many steps are done."""
         if self._bar is not None:
             facts = f"loss {loss:.3f}  {self._metric}{rate:,.0f} {self._unit}/s"
             self._bar.update(self._bar.task_ids[0], completed=step, facts=facts)
 
     def report(self, row: Mapping[str, Any], is_best: bool) -> None:
-        """Say what a validation found."""
+        """Print the metrics of a validation."""
         shown = [(name.replace("_", " "), row[name]) for name in row if name == "loss" or name.startswith("valid_")]
         self._metric = f"{shown[-1][0]} {shown[-1][1]:.4g}  "
         beside = {f"valid {name}": f" (baseline {value:.4g})" for name, value in self._baselines.items()}
@@ -70,6 +70,6 @@ class Progress:
         self.say(f"step {row['step']}  epoch {row['epoch']:.1f}  {facts}  {row['seconds']:.0f} s{star}")
 
     def say(self, line: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         if self._console is not None:
             self._console.print(line, soft_wrap=True)

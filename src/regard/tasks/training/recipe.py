@@ -1,4 +1,4 @@
-"""How a model is trained: everything about a run that is neither its task nor its machine."""
+"""The recipe of training: its hyperparameters, such as optimizer, learning-rate schedule, epochs and seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """AdamW with a schedule, for so many epochs; `dataclasses.asdict` of it is JSON.
+    """Hyperparameters of training: AdamW with a learning-rate schedule; `dataclasses.asdict` of it is JSON.
 
     >>> recipe = Recipe(lr=0.1, warmup=10, schedule="linear", max_steps=110)
     >>> [round(recipe.rate(step, 110), 3) for step in (0, 9, 10, 60, 110)]
@@ -71,16 +71,16 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Recipe:
-        """What `dataclasses.asdict` gave."""
+        """The recipe that `dataclasses.asdict` gave."""
         return cls(**{field.name: entries[field.name] for field in fields(cls) if field.name in entries})
 
     def count_steps(self, per_epoch: int) -> int:
-        """All steps of a run whose epochs have so many."""
+        """The number of steps of a run, for so many an epoch."""
         total = self.epochs * per_epoch
         return total if self.max_steps is None else min(total, self.max_steps)
 
     def rate(self, step: int, total: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """The learning rate of a step, counted from 0: linear warm-up, then the schedule."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         return self.lr * SCHEDULES[self.schedule](step, self.warmup, total)

@@ -1,4 +1,4 @@
-"""What every trained task does around `fit`: a folder begun or gone on with, the best model kept in it, its curves."""
+"""A training run in a folder: started or resumed, the best model saved, learning curves drawn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from regard.tasks.training.task import Task
 
 
 class Learning(Task):
-    """The part of a `Task` that is the same in all: the best weights as a model's folder, with the job's settings.
+    """The base of every task that is trained in a folder: saves the best weights as a model, with the job's settings.
 
     A subclass gives what is learned from and validated by, as the model has it, whose digest tells the run from others;
     and it writes what else its folder needs, the files of `files`. `notes` are for whoever begins it; `longest`, the
@@ -53,12 +53,12 @@ class Learning(Task):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides the run, as JSON can hold it; the data by its digest."""
+        """All settings that decide the run, as JSON can hold them, with a digest of the data."""
         self._digest = self._digest or digest_data(*self.data)
         return {**self.job.settings, "data_digest": self._digest}
 
     def recall(self, before: Mapping[str, Any]) -> None:
-        """Make the digest as the run in the folder has it, by its settings."""
+        """Make the digest of the data in the format that the resumed run has saved."""
         if isinstance(digest := before.get("data_digest"), str):
             self._digest = digest_again(digest, *self.data)
 
@@ -66,7 +66,7 @@ class Learning(Task):
         """Write what the model needs beside its weights, such as tokenizers, before the first step."""
 
     def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:
-        """What the best model in the folder makes of examples held out, and whether it learned; `best` is its row."""
+        """A report on held-out examples by the best model, as lines: whether it learned; `best` is its validation."""
         return []
 
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
@@ -86,20 +86,20 @@ class Learning(Task):
 
 
 def describe_parts(parts: Sequence[Sequence[Any]], called: str) -> str:
-    """How many there are to learn from, to validate by and for the test.
+    """The sizes of the training, validation and test split, in words.
 
     >>> describe_parts(([1, 2, 3], [4], []), "pairs")
-    '3 pairs to learn from, 1 to validate by, none for the test'
+    '3 pairs for training, 1 for validation, none for the test'
     """
     train, valid, test = (f"{len(part):,}" if len(part) else "none" for part in parts)
-    return f"{train} {called} to learn from, {valid} to validate by, {test} for the test"
+    return f"{train} {called} for training, {valid} for validation, {test} for the test"
 
 
 def train(
     job: Any, path: str | os.PathLike[str], machine: Machine | None = None, *, parts: Split | None = None,
     is_shown: bool = True, logs: bool = False,
 ) -> Standing:  # fmt: skip
-    """Train a job in a folder, or go on with the run that is there; `parts` are its examples, if they are read.
+    """Train a job in a folder, or resume the run that is there; `parts` are its examples, if they are read.
 
     What a stopped run has read stays as it was read: whatever makes the task ready is given the folder.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop, which is heeded where nothing is lost."""
+"""Signal handling: Ctrl-C and SIGTERM stop training behind the step under way, when it is saved."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Ear:
-    """What was heard: the first signal, or 0."""
+class StopSignal:
+    """The first stop signal that was received, by its number, or 0."""
 
     number = 0
 
-    def heed(self, number: int, frame: object) -> None:
+    def handle(self, number: int, frame: object) -> None:
         if self.number:
             # whoever asks twice does not want to wait
             raise KeyboardInterrupt
@@ -23,21 +23,21 @@ class Ear:
 
 
 @contextmanager
-def heed_signals() -> Iterator[Ear]:
-    """Until the block is left, the first signal is only heard; the second raises KeyboardInterrupt.
+def catch_signals() -> Iterator[StopSignal]:
+    """Catch SIGINT and SIGTERM within the block: the first is recorded, the second raises KeyboardInterrupt.
 
-    >>> with heed_signals() as ear:
+    >>> with catch_signals() as stop:
     ...     signal.raise_signal(signal.SIGTERM)
-    ...     ear.number == signal.SIGTERM
+    ...     stop.number == signal.SIGTERM
     True
     """
-    ear = Ear()
+    stop = StopSignal()
     # only the main thread may be told; what is ignored, as nohup asks, or was set outside Python stays so
     is_main = threading.current_thread() is threading.main_thread()
-    heard = [x for x in SIGNALS if is_main and signal.getsignal(x) not in (signal.SIG_IGN, None)]
-    before = [signal.signal(number, ear.heed) for number in heard]
+    caught = [x for x in SIGNALS if is_main and signal.getsignal(x) not in (signal.SIG_IGN, None)]
+    before = [signal.signal(number, stop.handle) for number in caught]
     try:
-        yield ear
+        yield stop
     finally:
-        for number, handler in zip(heard, before, strict=True):
+        for number, handler in zip(caught, before, strict=True):
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Where a run stands, in one file: models, optimisers, random numbers and counters, as safetensors and JSON.
+"""Checkpoint files: weights, optimizer states and counters in one file, as safetensors and JSON.
 
 A state is a tree of dicts, lists, tuples, numbers, texts and tensors. Tensors go into the file as such, the rest of the
 tree into its header; one file, so that a stop between two cannot leave halves that do not belong together. Nothing is
@@ -32,7 +32,7 @@ MOST_HEADER_BYTES = 2**26
 
 
 def save_state(path: pathlib.Path, state: Any) -> None:
-    """Write a state, whole or not at all.
+    """Write a checkpoint file, atomically.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def save_state(path: pathlib.Path, state: Any) -> None:
 
 
 def load_state(path: pathlib.Path, device: str | torch.device = "cpu") -> Any:
-    """The state again, bit for bit, with its tensors on `device`."""
+    """Load a checkpoint file, bit for bit, with its tensors on `device`."""
     # a missing package is no fault of the file's
     import_safetensors()
     with open_file(path, "no run was saved in this place") as opened:
@@ -66,7 +66,7 @@ def load_state(path: pathlib.Path, device: str | torch.device = "cpu") -> Any:
 
 
 def _take_apart(value: Any, tensors: dict[str, Tensor], place: str) -> Any:
-    """The tree as JSON has it: each value in a list of one kind and content, tensors by name."""
+    """The state as JSON has it: each value in a list of its kind and content, tensors by name."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What is to be learned, as the training loop sees it: data, losses, a step, a validation, and what is kept."""
+"""A task for the training loop: data, loss, optimizer step, validation, and what is saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Walk(Protocol):
-    """Batches, as many every epoch, from any of them on; `regard.data.Batches` is one."""
+    """A data loader: batches, as many every epoch, from any of them on; `regard.data.Batches` is one."""
 
     def __len__(self) -> int: ...
 
@@ -26,7 +26,7 @@ class Walk(Protocol):
 
 
 class Learner:
-    """What a step learns with: the model, its optimizers, the processes; and the losses noted since a validation.
+    """What a training step uses: the model, its optimizers and processes; gradients are clipped, losses summed here.
 
     `model` is the task's, as all processes share it: call it itself, not its parts. `count` is how many losses the
     batches of this step have in all processes, by which the sum of the losses is divided.
@@ -48,28 +48,28 @@ class Learner:
         return float(self.optimizers[0].param_groups[0]["lr"])
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of every group of parameters: this, times its "lr_scale" where it has one."""
+        """Set the learning rate of every parameter group: this, times its "lr_scale" where it has one."""
         for optimizer in self.optimizers:
             for options in optimizer.param_groups:
                 options["lr"] = rate * options.get("lr_scale", 1.0)
 
     def begin(self, count: Tensor) -> None:
-        """A new step, of so many losses."""
+        """Begin a step that averages over so many losses."""
         self.count = count
         self.model.train()
 
     def sync(self, is_last: bool) -> AbstractContextManager[Any]:
-        """Processes exchange gradients once, behind the last of several batches."""
+        """Let processes exchange gradients once, behind the last of several batches (gradient accumulation)."""
         is_split = self.fabric.world_size > 1 and not is_last
         return self.fabric.no_backward_sync(self.model) if is_split else nullcontext()
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of a sum of losses, as part of the mean over those of all processes."""
+        """Backpropagate a sum of losses, as part of the mean over those of all processes."""
         # processes average their gradients
         self.fabric.backward(loss * (self.fabric.world_size / self.count))
 
     def note(self, loss: Tensor, name: str | None = None) -> None:
-        """Add a sum of losses to what is reported, and by its name beside that where there are several."""
+        """Add a sum of losses to the report, and by its name beside that where there are several."""
         self.loss += loss.detach()
         if name is not None:
             self.parts.setdefault(name, self._zero()).add_(loss.detach())
@@ -81,18 +81,18 @@ class Learner:
         optimizer.step()
 
     def forget(self) -> None:
-        """No loss is noted yet."""
+        """Set the reported losses to zero."""
         self.loss.zero_()
         self.parts.clear()
 
     def recall(self, loss: float, parts: Mapping[str, float]) -> None:
-        """The losses that a stopped run had noted."""
+        """Restore the reported losses of a resumed run."""
         self.loss.fill_(loss)
         self.parts = {name: self._zero().fill_(value) for name, value in parts.items()}
 
 
 class Task:
-    """What is to be learned; `fit` knows no more of it than this.
+    """A task for the training loop: all that `fit` knows of what is learned.
 
     A task has `model`, and `metric`: the entry of `validate` that says which model is best. `unit` is what `count`
     counts, for the speed that is shown; `baselines` are what is reached without learning, by the name of a metric.
@@ -105,7 +105,7 @@ class Task:
     baselines: Mapping[str, float] = {}
 
     def batches(self, rank: int, world_size: int) -> Walk:
-        """What this process learns from."""
+        """The training batches of this process."""
         raise NotImplementedError
 
     def count(self, batch: Any) -> int:
@@ -113,7 +113,7 @@ class Task:
         raise NotImplementedError
 
     def measure(self, model: nn.Module, batch: Any) -> Tensor:
-        """The sum of the losses of a batch, which lies on the model's device."""
+        """The loss: the sum of the losses of a batch, which lies on the model's device."""
         raise NotImplementedError
 
     def make_optimizers(self, recipe: Recipe, model: nn.Module, *, is_fused: bool = False) -> Sequence[Optimizer]:
@@ -121,7 +121,7 @@ class Task:
         return [make_adamw(model.parameters(), recipe, is_fused=is_fused)]
 
     def step(self, learner: Learner, batches: Sequence[Any]) -> None:
-        """Learn from some batches: here one step of every optimizer, down the mean of the losses."""
+        """One training step on some batches: here the gradient of the mean loss, and a step of every optimizer."""
         for optimizer in learner.optimizers:
             optimizer.zero_grad()
         for number, batch in enumerate(batches, 1):
@@ -133,19 +133,19 @@ class Task:
             learner.update(optimizer)
 
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
-        """How good the model is, the same in all processes; it is in evaluation mode, without gradients."""
+        """The validation metrics, the same in all processes; the model is in evaluation mode, without gradients."""
         raise NotImplementedError
 
     def save(self, folder: RunFolder, weights: dict[str, Tensor]) -> None:
-        """Write all that is needed to use the model."""
+        """Save all that is needed to use the model."""
         raise NotImplementedError
 
     def check(self, folder: RunFolder) -> None:
-        """Complain where what `save` wrote can no longer be read."""
+        """Check that what `save` wrote can still be read."""
         raise NotImplementedError
 
 
 def make_adamw(parameters: Any, recipe: Recipe, *, is_fused: bool = False) -> Optimizer:
-    """AdamW as the recipe has it; `parameters` may be groups of them, with options of their own."""
+    """An AdamW optimizer of the recipe; `parameters` may be groups of them, with options of their own."""
     betas = recipe.beta1, recipe.beta2
     return torch.optim.AdamW(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, fused=is_fused)

@@ -1,4 +1,4 @@
-"""Pictures of a look by matplotlib: each function takes `ax=` and gives Axes back."""
+"""Figures of attention weights by matplotlib: each function takes `ax=` and returns Axes."""
 
 from regard.views.figures.align import align
 from regard.views.figures.compare import compare

@@ -1,4 +1,4 @@
-"""Which source token each target token attended to."""
+"""The alignment heat map: which source token each target token attends to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def align(
     weights: Any, source: Sequence[str], target: Sequence[str], *, head: int = 0, sequence: int = 0,
     title: str | None = None, ax: Any = None,
 ) -> Any:  # fmt: skip
-    """Draw the weights (targets, sources) of a translation, or a look at them: a row for every target token.
+    """Draw an alignment: a heat map of the weights (targets, sources), or of a look, a row for every target token.
 
     >>> axes = align([[0.9, 0.1], [0.2, 0.8]], ["guten", "tag"], ["good", "day"])
     >>> axes.images[0].get_array().tolist()
@@ -104,7 +104,7 @@ def draw_cells(
 
 
 def rule(axes: Any, rows: int, columns: int) -> None:
-    """White lines between the cells."""
+    """Draw white lines between the cells."""
     axes.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
     axes.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=1.5 if max(rows, columns) <= 20 else 0.5)

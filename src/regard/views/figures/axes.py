@@ -1,4 +1,4 @@
-"""Axes of the caller's or of a new figure, their labels and their bar of colours."""
+"""Axes of matplotlib, the caller's or new ones: their size, labels, titles and colour bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARGIN = 0.12
 
 
 def check_axes(ax: Any, count: int = 1) -> None:
-    """Complains of what is neither None nor so many axes of matplotlib."""
+    """Check that `ax` is None, or so many axes of matplotlib."""
     from matplotlib.axes import Axes
 
     if ax is None or (count == 1 and isinstance(ax, Axes)):
@@ -37,7 +37,7 @@ def open_axes(ax: Any, width: float, height: float, make: Any = None) -> Any:
 
 
 def open_figure(figsize: tuple[float, float]) -> Any:
-    """A figure that pyplot knows, where that is in use and a notebook shows it; else one that nobody has to close."""
+    """A figure of pyplot's, where that is in use and a notebook shows it; else one that nobody has to close."""
     shell = sys.modules.get("IPython")
     if "matplotlib.pyplot" in sys.modules or (shell is not None and shell.get_ipython() is not None):
         from matplotlib import pyplot
@@ -49,13 +49,13 @@ def open_figure(figsize: tuple[float, float]) -> Any:
 
 
 def measure_axes(axes: Any) -> tuple[float, float]:
-    """Its width and height in inches."""
+    """The width and height of axes in inches."""
     box = axes.get_window_extent()
     return box.width / axes.figure.dpi, box.height / axes.figure.dpi
 
 
 def fit(figure: Any) -> None:
-    """Makes a new figure as large as what is on it, its axes as large as they are."""
+    """Fit a new figure to what is drawn on it (a tight layout); its axes keep their size."""
     box = figure.get_tightbbox()
     across, down = figure.get_size_inches()
     width, height = box.width + 2 * MARGIN, box.height + 2 * MARGIN
@@ -73,7 +73,7 @@ def fit(figure: Any) -> None:
 
 
 def add_bar(axes: Any, image: Any, label: str, is_new: bool, beside: Sequence[Any] = ()) -> Any:
-    """One bar of colours, right of the last of the axes that share it."""
+    """Add one colour bar, right of the last of the axes that share it."""
     if is_new:
         left, bottom, wide, tall = axes.get_position(original=True).bounds
         across, down = axes.figure.get_size_inches()
@@ -91,7 +91,7 @@ def add_bar(axes: Any, image: Any, label: str, is_new: bool, beside: Sequence[An
 
 
 def write_title(axes: Any, text: str, room: float, families: Sequence[str], size: float = 11) -> None:
-    """A title of lines no wider than `room` inches."""
+    """Set a title, wrapped to lines no wider than `room` inches."""
     lines = wrap(show_line(text), max(room * 72 / size, 20))
     axes.set_title(lines, size=size, family=list(families), color=INK, loc="left", pad=8, parse_math=False)
 
@@ -108,7 +108,7 @@ def label_axis(
     axis: Any, labels: Sequence[str], room: float, size: float, families: Sequence[str], turn: bool = False,
     top: bool = True,
 ) -> None:  # fmt: skip
-    """Writes the tokens beside their cells of `room` points; where there are too many, every second, third, …"""
+    """Set tokens as tick labels of cells of `room` points; where there are too many, every second, third, …"""
     step = math.ceil(size * 1.15 / room)
     places = range(0, len(labels), step)
     style: dict[str, Any] = {"size": size, "family": list(families), "parse_math": False}

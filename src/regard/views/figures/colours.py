@@ -1,4 +1,4 @@
-"""One scale of colours for all panels of a picture, read alike by every kind of eye."""
+"""Colour maps, and one scale for all panels of a figure; safe for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY, KEPT = 1000, 99.5
 def share_scale(
     tables: Iterable[npt.NDArray[np.float64]], log: bool = False, on_white: bool = False
 ) -> tuple[Any, Any]:
-    """The norm and the colours for every one of these tables; weights below 0 have the colours of differences.
+    """The norm and colour map for all of these tables; a diverging one where weights are below 0.
 
     >>> norm, colours = share_scale([np.array([0.1, 0.2]), np.array([0.7])])
     >>> float(norm.vmin), float(norm.vmax), colours.name
@@ -60,7 +60,7 @@ def share_scale(
 
 
 def balance(most: float) -> tuple[Any, Any]:
-    """Colours for numbers on both sides of 0, which is white.
+    """A diverging colour map, white at 0, and its norm.
 
     >>> norm, colours = balance(0.5)
     >>> float(norm(0.0))
@@ -74,12 +74,12 @@ def balance(most: float) -> tuple[Any, Any]:
 
 
 def cover(table: npt.NDArray[np.float64]) -> Any:
-    """The table with what is not finite masked; under the mask, too, matplotlib computes."""
+    """The table as a masked array, masked where it is not finite; under the mask, too, matplotlib computes."""
     finite = np.abs(table) < LARGEST
     return np.ma.masked_array(np.where(finite, table, 0.0), mask=~finite)
 
 
 def pick_ink(colour: tuple[float, ...]) -> str:
-    """Black or white, whichever is read better on a colour."""
+    """Black or white text, whichever is read better on a colour."""
     red, green, blue = colour[:3]
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "#222222"

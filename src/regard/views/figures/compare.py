@@ -1,4 +1,4 @@
-"""Two heads side by side, and where they differ."""
+"""The heat maps of two heads side by side, and their difference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compare(
     tokens: Sequence[str] | None = None, keys: Sequence[str] | None = None, names: Sequence[str] = ("one", "other"),
     log: bool = False, ax: Any = None,
 ) -> Any:  # fmt: skip
-    """Draw two heads' maps in one scale, and their difference, the other less the one: orange where it is more.
+    """Draw the heat maps of two heads in one scale, and the other less the one: orange where it is more.
 
     >>> import torch
     >>> from regard.engine.look import look
@@ -80,7 +80,7 @@ def compare(
 
 
 def diverge(one: Table, other: Table) -> float:
-    """The mean over rows of the Jensen–Shannon divergence of their shares, in nats.
+    """The mean Jensen–Shannon divergence of rows, as shares, in nats.
 
     >>> round(diverge(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])), 4)
     0.6931

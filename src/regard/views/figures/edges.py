@@ -1,4 +1,4 @@
-"""Weights on the edges of a graph."""
+"""Attention weights on the edges of a graph."""
 
 from __future__ import annotations
 

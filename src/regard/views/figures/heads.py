@@ -1,4 +1,4 @@
-"""All heads of all layers at one glance, in one scale of colours."""
+"""All heads of all layers at a glance, as small heat maps on one colour scale."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINEST = 64
 
 
 def heads(seen: Any, *, sort: str | None = None, sequence: int = 0, log: bool = False, ax: Any = None) -> Any:
-    """Draw a small map of every head: a row for each layer, or in the order of `sort` with its number above each.
+    """Draw a small heat map of every head: a row for each layer, or in the order of `sort` with its number above each.
 
     >>> import torch
     >>> from regard.engine.look import look
@@ -95,7 +95,7 @@ def _list_places(looks: list[tuple[str, Look]], sort: str | None, sequence: int)
 
 
 def _shrink(table: Table) -> Table:
-    """A map of at most so many cells a side: means of equal blocks, the last one of what is left."""
+    """Downsample a map to at most `FINEST` cells a side: means of equal blocks, the last one of what is left."""
     for axis in (0, 1):
         size = table.shape[axis]
         if size > FINEST:

@@ -1,4 +1,4 @@
-"""One head's weights, all of them: cells of a map, each the mean of what it covers."""
+"""The heat map of one head: all of its attention weights, each cell the mean of what it covers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def map(
     look: Look | Weights, *, head: int = 0, sequence: int = 0, tokens: Sequence[str] | None = None,
     keys: Sequence[str] | None = None, log: bool = False, title: str | None = None, ax: Any = None,
 ) -> Any:  # fmt: skip
-    """Draw a head's map: queries down, keys across, the mean weight of each cell as its colour.
+    """Draw a head's heat map: queries down, keys across, the mean weight of each cell as its colour.
 
     >>> import torch
     >>> from regard.engine.look import look
@@ -67,21 +67,21 @@ def map(
 
 
 def read_sides(tokens: Sequence[str] | None, keys: Sequence[str] | None, n: int, m: int) -> tuple[list[str], list[str]]:
-    """Labels of queries and of keys, empty where there are none."""
+    """Token labels of queries and of keys, empty where there are none."""
     rows = read_tokens(tokens, n)
     columns = rows if keys is None and n == m else read_tokens(keys, m, "keys")
     return rows or [], columns or []
 
 
 def size_map(n: int, m: int) -> tuple[float, float]:
-    """Inches for so many queries and keys: small ones large to the eye, thin ones not too thin."""
+    """The size in inches of a map: small ones large to the eye, thin ones not too thin."""
     longest = max(n, m)
     cell = min(CELL, LONG / longest)
     return max(m * cell, SHORT), max(n * cell, SHORT)
 
 
 def draw_map(axes: Any, table: Table, scale: tuple[Any, Any], block: tuple[int, int], sizes: tuple[int, int]) -> Any:
-    """The image, its places those of the tokens, though a cell be many of them."""
+    """Draw the cells as an image, at the places of tokens, though a cell be many of them."""
     (down, across), (n, m), (norm, colours) = block, sizes, scale
     rows, columns = table.shape
     extent = (-0.5, columns * across - 0.5, rows * down - 0.5, -0.5)

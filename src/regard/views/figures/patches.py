@@ -1,4 +1,4 @@
-"""What a query attends to in a picture."""
+"""The attention of one query over the patches of an image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST, THROUGH = 5.0, 0.4
 
 
 def patches(weights: Any, image: Any, grid: tuple[int, int] | None = None, *, skip: int = 0, ax: Any = None) -> Any:
-    """Draw one query's weights over the patches of a picture, on top of it in grey.
+    """Draw one query's weights over the patches of an image, on top of it in grey.
 
     >>> axes = patches([0.1, 0.2, 0.3, 0.4], np.zeros((8, 8, 3)))
     >>> axes.images[-1].get_array().tolist()
@@ -83,6 +83,6 @@ def _read_grid(grid: Any, count: int) -> tuple[int, int]:
 
 
 def _read_grey(image: Any) -> npt.NDArray[np.float64]:
-    """The picture in grey from 0 to 1: colours are for the weights."""
+    """The image in grey from 0 to 1: colours are for the weights."""
     pixels = read_pixels(image)
     return pixels[..., 0] if pixels.shape[-1] == 1 else pixels[..., :3] @ np.array([0.299, 0.587, 0.114])

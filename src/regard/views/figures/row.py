@@ -1,4 +1,4 @@
-"""What one query attends to."""
+"""The attention weights of one query, as a bar chart."""
 
 from __future__ import annotations
 

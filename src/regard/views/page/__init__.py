@@ -1,4 +1,4 @@
-"""One HTML file that shows what a model attends to, with the network off."""
+"""An interactive HTML page of attention weights: one file, with the network off."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from regard.views.sheet import write_file
 __all__ = ["Labels", "Page", "label_encoding", "label_tokens", "page"]
 
 Tokens = Labels | Sequence[str] | Mapping[str, Labels | Sequence[str]]
-Seen = Look | Weights | Mapping[str, Look] | Mapping[str, Weights]
+Looks = Look | Weights | Mapping[str, Look] | Mapping[str, Weights]
 # cells a side of a map, as `watch` has them
 CELLS = 256
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its text, where it was written, and itself in a notebook."""
+    """An HTML page: its text, where it was written, and how a notebook shows it."""
 
     html: str = field(repr=False)
     path: pathlib.Path | None = None
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Written whole or not at all."""
+        """Write the page to a file, whole or not at all."""
         if not isinstance(path, str | os.PathLike):
             raise RegardError(f"page out must be the name of a file, or None, got {type(path).__name__}.")
         path = pathlib.Path(path)
@@ -56,12 +56,12 @@ class Page:
 
 
 def page(
-    seen: Seen,
+    seen: Looks,
     tokens: Tokens,
     out: str | os.PathLike[str] | None = "attention.html",
     *,
     title: str = "",
-    other: Seen | tuple[Seen, Tokens] | None = None,
+    other: Looks | tuple[Looks, Tokens] | None = None,
     image: Any = None,
     grid: tuple[int, int] | None = None,
     skip: int = 0,
@@ -73,7 +73,7 @@ def page(
     produced: bool = False,
     names: Sequence[str] | None = None,
 ) -> Page:
-    """Writes what was seen as one HTML file that needs nothing else: no server, no network.
+    """Write attention weights as one interactive HTML file that needs nothing else: no server, no network.
 
     >>> import torch
     >>> from regard.engine.look import look
@@ -138,7 +138,7 @@ def page(
 
 
 def find_limit(tokens: int) -> float:
-    """How many characters a page of so many tokens may have: 10 MB for 8,192 and fewer, 25 MB for 32,768, then 60 MB.
+    """The size limit of a page by its tokens, in characters: 10 MB for 8,192 and fewer, 25 MB for 32,768, then 60 MB.
 
     >>> [round(find_limit(tokens) / 1e6, 1) for tokens in (20, 8192, 32768, 131072, 1000000)]
     [9.8, 9.8, 24.5, 58.0, 58.0]

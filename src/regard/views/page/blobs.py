@@ -1,4 +1,4 @@
-"""Arrays as a page carries them: small numbers, deflated, as text."""
+"""Arrays that are embedded in a page: in small dtypes, deflated, as base64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Blobs:
         return sum(map(len, self.stores))
 
     def add(self, array: Array, scale: float | None = None) -> int:
-        """The array's number; with a scale, what is meant is the numbers times the scale."""
+        """Add an array; its number. With a scale, what is meant is the numbers times the scale."""
         array = np.ascontiguousarray(array)
         kind = array.dtype.newbyteorder("<")
         raw = array.astype(kind, copy=False).tobytes()
@@ -52,7 +52,7 @@ class Blobs:
         return self._known[mark]
 
     def add_together(self, arrays: list[Array], scales: list[float], power: float) -> list[int]:
-        """Numbers of many small arrays of bytes in one store; what is meant is (number × scale) to the power."""
+        """Add many small arrays of bytes in one store; what is meant is (number × scale) to the power."""
         first, at = len(self.entries), 0
         for array, scale in zip(arrays, scales, strict=True):
             about = {"dtype": "u8", "shape": list(array.shape), "scale": scale, "power": power}
@@ -62,7 +62,7 @@ class Blobs:
         return list(range(first, len(self.entries)))
 
     def add_numbers(self, array: Array) -> int:
-        """In half precision, or in single where half would overflow."""
+        """Add an array in half precision, or in single where half would overflow."""
         sizes = np.abs(array[np.isfinite(array)])
         small = sizes.size == 0 or float(sizes.max()) <= LARGEST_HALF
         return self.add(array.astype(np.float16 if small else np.float32))

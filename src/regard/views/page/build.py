@@ -1,4 +1,4 @@
-"""The document: one file, one script, one style, and a policy that lets nothing else in."""
+"""The HTML document: one file, one script, one style, and a content security policy that lets nothing else in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def assemble(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
-    """The whole page as text.
+    """The whole page as HTML.
 
     >>> text = assemble({"title": "</title><script>alert(1)</script>", "lang": "en"}, ["q80AAA=="])
     >>> text.count("<script>"), "alert(1)<" in text, 'id="regard-blob-0"' in text
@@ -62,13 +62,13 @@ def assemble(payload: Mapping[str, Any], stores: Sequence[str]) -> str:
 
 
 def measure_rest(payload: Mapping[str, Any]) -> int:
-    """How many bytes a page has beside its arrays, their names included."""
+    """The size of a page in bytes without its arrays, their names included."""
     names = 800 * len(payload["entries"])
     return sum(len(text.encode()) for text in (read_script(), read_style(), write_json(payload))) + names
 
 
 def read_script() -> str:
-    """All scripts as one function that runs at once; the words of the surface are a constant of it."""
+    """All JavaScript as one function that runs at once; the words of the interface are a constant of it."""
     words = {key: word for name in WORDS for key, word in json.loads(read_asset(name)).items()}
     parts = [f"const WORDS = {write_json(words)};", *map(read_asset, SCRIPTS)]
     return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();\n"
@@ -83,7 +83,8 @@ def read_asset(name: str) -> str:
 
 
 def digest(text: str) -> str:
-    """
+    """The hash of a script or a style, as a content security policy names it.
+
     >>> digest("")
     'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
     """
@@ -91,7 +92,7 @@ def digest(text: str) -> str:
 
 
 def write_json(data: Any) -> str:
-    """JSON that is valid (no NaN) and that no parser of HTML takes for markup.
+    """JSON that is valid (no NaN) and safe inside HTML.
 
     >>> write_json({"a": "</script>", "b": float("nan")})
     '{"a":"\\\\u003c/script\\\\u003e","b":null}'

@@ -1,4 +1,4 @@
-"""Query and key as a page carries them: enough to make any weight again, and how well."""
+"""Queries and keys that are embedded in a page, quantised: any weight can be made again from them, and how well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.views.reading import weigh_rows
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Keys less a number per channel, in half precision or in bytes.
+    """Quantised keys: less a number per channel, in half precision or in bytes.
 
     A softmax does not change when every key moves by the same vector: query · shift goes into the row's statistic.
     So a channel with one huge mean costs no precision, and bytes need no sign.
@@ -51,7 +51,7 @@ class Keys:
 
     @property
     def shown(self) -> Tensor:
-        """The keys that the page reads."""
+        """The keys as the page reads them (dequantised)."""
         return torch.from_numpy(self.numbers.astype(np.float64)) * self.scale
 
 
@@ -60,7 +60,7 @@ def _average(rows: Tensor, sound: Tensor) -> Tensor:
 
 
 def pack_query(look: Look, keys: Keys) -> tuple[Array, Array]:
-    """Queries and row statistics for these keys: weight = exp(query · key − statistic)."""
+    """Quantised queries and row statistics for these keys: weight = exp(query · key − statistic)."""
     assert look.query is not None
     assert look.logsumexp is not None
     query = look.query.double()

@@ -1,4 +1,4 @@
-"""Which heads are shown in detail, and what of them fits."""
+"""How informative each head is, which decides what a page shows in detail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Head:
 
     @property
     def interest(self) -> float:
-        """Between 0 and 1: sharp, and neither a sink nor a diagonal."""
+        """How informative the head is, between 0 and 1: sharp, and neither a sink nor a diagonal."""
         sharp = 1 - self.means["entropy"] / math.log(max(self.m, 2))
         near = _exceed(self.means["local"], 17 / self.m)
         if self.is_own:
@@ -47,12 +47,12 @@ class Head:
 
 
 def _exceed(share: float, even: float) -> float:
-    """How far a share is above that of even weights, where 1 is all there is."""
+    """How far a share is above that of uniform weights, where 1 is all there is."""
     return max(0.0, (share - even) / (1 - even)) if even < 1 else 0.0
 
 
 def split(look: Look, sequence: int) -> list[Look]:
-    """The heads of one sequence.
+    """The heads of one sequence, as a look each.
 
     >>> from regard.engine.look import look
     >>> [head.entropy.shape for head in split(look(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)), 1)]
@@ -70,7 +70,7 @@ def split(look: Look, sequence: int) -> list[Look]:
 
 
 def measure(look: Look, is_own: bool = False) -> Head:
-    """A head with the means of its rows; `is_own` where a text attends to itself."""
+    """A head with the means of its rows' statistics; `is_own` where a text attends to itself."""
     received = look.received.double()
     whole = float(received.sum())
     means = {name: float(getattr(look, name).double().mean()) for name in ("entropy", "first", "local", "distance")}
@@ -79,7 +79,7 @@ def measure(look: Look, is_own: bool = False) -> Head:
 
 
 def shrink(map: Tensor, n: int, width: int, longest: int = 64) -> np.ndarray:
-    """A map of at most 64 by 64 cells: of the weight of a cell's queries, the share that lies in the cell.
+    """Downsample a map to at most 64 by 64 cells: of the weight of a cell's queries, the share that lies in the cell.
 
     >>> shrink(torch.eye(128), 128, 1).shape
     (64, 64)

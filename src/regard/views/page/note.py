@@ -1,4 +1,4 @@
-"""What a page says about itself, in both of its languages."""
+"""The note of a page on what it shows and leaves out, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOUNS = {"heads": "head", "weights": "largest weight", "unknown": "edge weight"}
 
 @dataclass
 class Note:
-    """Parts of a sentence, put together one by one.
+    """A sentence that is put together part by part, in both languages.
 
     >>> note = Note()
     >>> note.say("all", heads=1)
@@ -62,7 +62,7 @@ def tell_count(number: int | str, noun: str) -> str:
 
 
 def tell_check(check: Any) -> dict[str, Any]:
-    """What a self-check found, and `holds` where it does not; nothing where there was none."""
+    """The result of a self-check, and `holds` where it failed; nothing where there was none."""
     if check is None:
         return {}
     told: dict[str, Any] = {"en": str(check.text()) if hasattr(check, "text") else str(check)}

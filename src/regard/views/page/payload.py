@@ -1,4 +1,4 @@
-"""What a page holds: names and numbers of every head, details of some, within a size."""
+"""The data of a page: statistics of every head, details of the most informative, within a size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAIR, ROW, KEY = 5.5, 8.0, 2.6
 
 @dataclass
 class Payload:
-    """Entries of a page, and the arrays they name."""
+    """The entries of a page, and the arrays that they name."""
 
     blobs: Blobs = field(default_factory=Blobs)
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Payload:
     def read(
         self, seen: Mapping[str, Look], texts: Texts, model: int, first: int, sequence: int, sides: Sides | None
     ) -> None:
-        """An entry for each head of each attention; `first` is the number of the model's first side."""
+        """Add an entry for each head of each attention; `first` is the number of the model's first side."""
         kinds, checks = getattr(seen, "kinds", None) or {}, getattr(seen, "checks", None) or {}
         for layer, (name, look) in enumerate(seen.items()):
             n, m = look.entropy.shape[-1], look.received.shape[-1]
@@ -68,7 +68,7 @@ class Payload:
                 )  # fmt: skip
 
     def fill(self, heads: int, budget: float) -> None:
-        """Thumbnails of all heads, and of the most interesting as much as fits into so many characters."""
+        """Add thumbnails of all heads, and of the most informative as much as fits into so many characters."""
         self._add_thumbs()
         ids = self._choose(heads, min(SMALL, budget / 2))
         for k in ids:
@@ -100,7 +100,7 @@ class Payload:
             entry["blobs"]["thumb"] = blob
 
     def _choose(self, heads: int, small: float) -> list[int]:
-        """All where they are small; else the most interesting, one of each kind, and their twins of the other model."""
+        """All heads where they are small; else the most informative, of each kind one, and their twins in the other."""
         ranked = sorted(range(len(self.heads)), key=lambda k: -self.heads[k].interest)
         if sum(map(self._weigh, ranked)) <= small:
             return ranked

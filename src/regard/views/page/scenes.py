@@ -1,4 +1,4 @@
-"""What lies under the weights: a picture in patches, a graph."""
+"""What attention is drawn on in a page: an image in patches, or a graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def read_image(image: Any, grid: tuple[int, int] | None, skip: int, counts: Sequence[int]) -> dict[str, Any]:
-    """The picture as the page's data has it: a PNG file, or an array of pixels.
+    """The image as the page's data has it: a PNG file, or an array of pixels.
 
     >>> read_image(np.zeros((4, 6, 3), np.uint8), (2, 3), 1, [7])["grid"]
     [2, 3]
@@ -55,7 +55,7 @@ def read_image(image: Any, grid: tuple[int, int] | None, skip: int, counts: Sequ
 
 
 def write_png(pixels: Array) -> bytes:
-    """A PNG file of bytes (rows, columns, channels).
+    """Encode pixels as PNG: bytes (rows, columns, channels).
 
     >>> write_png(np.zeros((1, 1, 3), np.uint8))[:4]
     b'\\x89PNG'
@@ -71,7 +71,7 @@ def write_png(pixels: Array) -> bytes:
 
 
 def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dict[str, Any]:
-    """Edges with the weight that their end gives to their start, for every head that sees all nodes.
+    """The edges of a graph with the weight that their end gives to their start, for every head that sees all nodes.
 
     A weight that is not known is NaN, and the page's note says so.
     """
@@ -115,7 +115,7 @@ def read_graph(graph: Any, payload: Payload, sides: list[dict[str, Any]]) -> dic
 
 
 def weigh_edges(look: Look, edges: Array) -> Array:
-    """The weight of query `to` for key `from`, as far as it is known; NaN where it is not."""
+    """The attention weight of query `to` for key `from`, for each edge; NaN where it is not known."""
     start, stop = torch.from_numpy(edges[:, 0]), torch.from_numpy(edges[:, 1])
     if look.block == (1, 1):
         return look.map[stop, start].numpy()

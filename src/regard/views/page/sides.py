@@ -1,4 +1,4 @@
-"""Whose tokens the queries and keys of an attention are."""
+"""Which texts the queries and keys of an attention belong to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT = 28
 
 
 class Texts:
-    """The sides of a page: all texts whose tokens attend or are attended to.
+    """The texts of a page, whose tokens attend or are attended to: its sides.
 
     >>> texts = Texts({"source": ["a", "b", "c"], "target": ["x", "y"]})
     >>> texts.place("decoder.cross", 2, 3), texts.place("encoder", 3, 3)
@@ -32,7 +32,7 @@ class Texts:
         self.labels = [Labels.read(name, labels) for name, labels in given.items()]
 
     def place(self, name: str, n: int, m: int, kind: str = "", sides: Sides | None = None) -> tuple[int, int]:
-        """The sides of an attention's queries and keys: as told, or by their lengths, its kind and its name."""
+        """The texts of an attention's queries and keys: as told, or by their lengths, its kind and its name."""
         for pattern, pair in _check(sides).items():
             if fnmatchcase(name, pattern):
                 return self._find(name, pattern, pair, n, m)
@@ -68,11 +68,11 @@ class Texts:
         return pairs[0]
 
     def are_one(self, query: int, key: int) -> bool:
-        """Whether queries and keys are of one text."""
+        """Whether queries and keys are of one text (self-attention)."""
         return query == key or self.names[query].startswith(f"{self.names[key]} (last ")
 
     def describe(self) -> list[dict[str, Any]]:
-        """As the page's data has them."""
+        """The texts as the page's data has them."""
         sides = []
         for name, labels in zip(self.names, self.labels, strict=True):
             side: dict[str, Any] = {"name": name + self.suffix, "labels": list(labels.labels), "joined": labels.joined}
@@ -119,7 +119,7 @@ def _keep(pairs: list[tuple[int, int]], rule: Any) -> list[tuple[int, int]]:
 
 
 def check_names(names: Any) -> list[str] | None:
-    """The names of two things that are compared, as they were given."""
+    """Check the names of two things that are compared."""
     if names is None:
         return None
     if isinstance(names, str) or not isinstance(names, Sequence) or [type(name) for name in names] != [str, str]:
@@ -128,7 +128,7 @@ def check_names(names: Any) -> list[str] | None:
 
 
 def name_models(models: list[str], texts: list[Texts], names: list[str] | None) -> list[str]:
-    """What two that are compared are called: as told, by their models, or by their texts where the model is one.
+    """The names of two models that are compared: as told, by their classes, or by their texts where the class is one.
 
     >>> one, other = Texts(["to", " be"]), Texts(["or", " not"])
     >>> name_models(["Bert", "Bert"], [one, other], None)

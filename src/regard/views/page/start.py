@@ -1,4 +1,4 @@
-"""Where a page opens: on which view, at which head, with the row of which token."""
+"""The initial view of a page: which view, which head, which query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Entries = Sequence[Mapping[str, Any]]
 def find_start(
     entries: Entries, heads: Sequence[Head], sides: Entries, extra: Mapping[str, Any], is_pair: bool
 ) -> dict[str, Any]:
-    """What was given beside the text, an alignment of two texts, or the overview; and the most telling head and row."""
+    """The initial view (image, graph, comparison, text, alignment or overview), and the head and query to show."""
     own = [k for k, entry in enumerate(entries) if entry["model"] == 0]
     cross = [k for k in own if entries[k]["kind"] == "cross"]
     best = max(cross or own, key=lambda k: heads[k].interest)
@@ -34,7 +34,7 @@ def find_start(
 
 
 def find_row(head: Head, queries: Mapping[str, Any], keys: Mapping[str, Any]) -> int | None:
-    """The query whose row tells the most; None where none is of a word that attends to another.
+    """The most informative query of a head; None where none is of a word that attends to another.
 
     >>> from regard.engine.look import look
     >>> from regard.views.page.heads import measure, split

@@ -1,4 +1,4 @@
-"""Labels of tokens that, one after the other, are the text: in any script, from any tokenizer."""
+"""Token labels that, one after the other, are the text: in any script, from any tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class Labels:
-    """What each token shows. Joined, the labels that are neither special nor marks are the text.
+    """The label of each token. Joined, the labels that are neither special nor marks are the text.
 
     >>> Labels(("[CLS]", "to", " be"), (True, False, False), (False,) * 3, True).text
     'to be'
@@ -37,7 +37,7 @@ class Labels:
         return len(self.labels)
 
     def tail(self, n: int) -> Self:
-        """The last n."""
+        """The last n labels."""
         at = len(self) - n
         return type(self)(self.labels[at:], self.special[at:], self.marks[at:], False)
 
@@ -59,7 +59,7 @@ def label_tokens(
     special: Sequence[str | None] | None = None,
     pieces: Sequence[str] | None = None,
 ) -> Labels:
-    """Labels from the characters that each token covers, so that they join to the text.
+    """Labels from the character offsets of tokens, so that they join to the text.
 
     >>> label_tokens("to  be", [(0, 2), (4, 6)]).labels
     ('to', '  be')
@@ -142,7 +142,7 @@ def label_encoding(text: str | tuple[str, str], encoding: Any) -> Labels:
 
 
 def _is_put_before(piece: str, covered: str) -> bool:
-    """SentencePiece's sign of a space where the text has none: it claims the first character for itself."""
+    """SentencePiece's dummy prefix: a sign of a space where the text has none, over the first character."""
     return not piece.strip("▁") and not any(c.isspace() or c == "▁" for c in covered)
 
 
