@@ -108,6 +108,7 @@ def test_maps_are_what_is_seen():
         assert to_hex(axes.images[0].cmap(1)) == LOOKS[kind][0].lower()
         # what is seen has the kind's own colour, not half of it
         assert axes.images[0].get_clim() == (0, 1)
+        assert to_hex(axes.spines["top"].get_edgecolor()) == LIGHT.line
 
 
 @pytest.mark.parametrize(("name", "field"), [("seconds", "seconds"), ("memory", "bytes")])
