@@ -1,10 +1,12 @@
 """`regard compare`: a report, its numbers, and every way to ask for it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from regard.compare.run import MEASURES
+from regard.compare import comparison
+from regard.compare.part import find_part
 
 SMALL = ("--parts", "paths", "--quick", "--widths", "8", "--width", "8")
 
@@ -71,17 +73,20 @@ def test_a_stop_keeps_what_was_measured(command, tmp_path, monkeypatch):
     page = tmp_path / "report.html"
     asked = ("compare", "--parts", "paths,steps", *SMALL[2:], "--out", str(page))
 
+    stops = {"paths"}
+
     def stop(*_):
         raise KeyboardInterrupt
 
-    working = MEASURES["paths"]
-    monkeypatch.setitem(MEASURES, "paths", (stop, 1.0))
+    def find(name):
+        return replace(find_part(name), measure=stop) if name in stops else find_part(name)
+
+    monkeypatch.setattr(comparison, "find_part", find)
     status, out, err = command(*asked)
     assert (status, out) == (130, "")
     assert "the same command goes on from there" in err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html.part.json"]
-    monkeypatch.setitem(MEASURES, "paths", working)
-    monkeypatch.setitem(MEASURES, "steps", (stop, 1.0))
+    stops = {"steps"}
     status, _, err = command(*asked)
     assert status == 0, err
     assert "has steps already" in err

@@ -14,7 +14,7 @@ from regard.cli.train import pretrain as train_pretrain
 from regard.cli.train import summarize as train_summarize
 from regard.cli.train import tag as train_tag
 from regard.cli.train import translate as train_translate
-from regard.compare.settings import PARTS
+from regard.compare.registry import PARTS
 from regard.data.tokens import LEAST
 from regard.models import encoder, seq2seq, transformer
 from regard.tasks.reading import encoder_job

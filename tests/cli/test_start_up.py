@@ -72,6 +72,7 @@ def test_what_is_wrong_is_told_without_torch(finished, tmp_path):
         ["translate", nowhere, "a"], ["translate", run, "a"], ["tag", run, "--input", nowhere], ["classify", run, "a"],
         ["tag", run, "a", "--device", "tpu"], ["fill", f"hf:{nowhere}", "a"], ["embed", nowhere, "a"],
         ["evaluate", nowhere], ["evaluate", run, "--data", nowhere], ["look", nowhere, "a"],
+        *(["compare", "--out", f"{nowhere}.html", *more] for more in (["--kernel", "4"], ["--parts", "speed"])),
         *([*line, "--data", nowhere] for line in train),
         *([*line, *more] for line, more in zip(train, (
             ["--schedule", "none"], ["--precision", "8"], ["--preset", "huge"], ["--set", "x=1"], ["--devices", "x"],

@@ -6,8 +6,12 @@ import math
 from typing import Any
 
 from regard.compare.comparison import Comparison
-from regard.compare.kinds import KINDS, Dimensions, Kind
-from regard.compare.settings import Settings
+from regard.compare.kinds import KINDS, Kind
+from regard.compare.meters.curves import list_leads
+from regard.compare.page import write_page
+from regard.compare.part import find_part
+from regard.compare.settings import Dimensions, Settings
+from regard.compare.tables import read_textbook
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 WIDTHS = (32, 64, 128)
@@ -88,9 +92,9 @@ def measure_cost() -> dict[str, Any]:
             for number, doing in enumerate(("forward", "training")):
                 for n in LENGTHS:
                     seconds = 3**number * 1e-9 * (constant + batch**0.8 * (linear * n + square * n * n))
-                    size = None if name == "linear" and n == 32 else (2 + number) * 4 * batch * n * 64
-                    row = {"kind": name, "n": n, "batch": batch, "pass": doing, "seconds": seconds}
-                    rows.append({**row, "low": 0.9 * seconds, "high": 1.2 * seconds, "bytes": size})
+                    size = (2 + number) * 4 * batch * n * 64
+                    row = {"kind": name, "n": n, "batch": batch, "pass": doing, "seconds": seconds, "bytes": size}
+                    rows.append({**row, "low": 0.9 * seconds, "high": 1.2 * seconds, "fastest": 0.9 * seconds})
                 power = 1.7 if square else 0.9
                 fit = {"kind": name, "batch": batch, "pass": doing, "from": 128, "to": 1024}
                 fits.append({**fit, "of": "seconds", "exponent": power, "interval": [power - 0.1, power + 0.1]})
@@ -108,7 +112,8 @@ def measure_cost() -> dict[str, Any]:
     return {
         "device": "cpu", "threads": 1, "rows": rows, "fits": fits, "crossings": crossings,
         "skipped": [{"kind": "gru", "n": 4096, "batch": 16, "pass": "training", "why": "would take too long"}],
-        "parameters": {"conv": 12288, "rnn": 8192}, "widths": dict.fromkeys(KINDS, 64),
+        "leads": list_leads(crossings), "parameters": {"conv": 12288, "rnn": 8192},
+        "widths": dict.fromkeys(KINDS, 64),
     }  # fmt: skip
 
 
@@ -149,7 +154,8 @@ def measure_digits() -> dict[str, Any]:
          "accuracy": best[kind] + 0.05 * math.log2(images / 50) + 0.01 * seed}
         for kind in best for images in (50, 200, 800, 1500) for seed in (0, 1)
     ]  # fmt: skip
-    return {"rows": rows, "parameters": {"attention": 9000, "conv": 9100}, "training": {"steps": 300}}
+    training = [{"kind": kind, "images": 50, "seed": 0, "steps": 300} for kind in best]
+    return {"rows": rows, "parameters": {"attention": 9000, "conv": 9100}, "training": training}
 
 
 def make_sample(*parts: str) -> Comparison:
@@ -162,3 +168,15 @@ def make_sample(*parts: str) -> Comparison:
     machine = {"python": "3.12.1", "torch": "2.13.0", "regard": "0.1.0", "processor": "a processor", "cores": 2}
     settings = Settings(lengths=LENGTHS).to_dict()
     return Comparison(settings, machine, {name: made[name]() for name in parts or made})
+
+
+def draw_page(comparison: Comparison) -> str:
+    """The page as `save` writes it."""
+    return write_page(comparison.parts, comparison.settings, comparison.machine, comparison.to_json())
+
+
+def read_part(comparison: Comparison, part: str) -> str:
+    """What is said of a part."""
+    if part == "textbook":
+        return read_textbook(comparison.parts)
+    return " ".join(find_part(part).read(comparison.parts[part], comparison.settings))

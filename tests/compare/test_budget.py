@@ -1,48 +1,37 @@
 """A quick look ends in time, whatever the machine: what there is no time for is left out, and is said to be."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from regard.compare import run
-from regard.compare.comparison import Comparison
-from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.measure import cost, digits, solve
-from regard.compare.measure.budget import WHY, Budget
-from regard.compare.measure.cost import PASSES, measure_cost
-from regard.compare.measure.digits import measure_digits
-from regard.compare.measure.learning import Recipe
-from regard.compare.measure.puzzles import make_recall
-from regard.compare.measure.solve import Course, measure_course
-from regard.compare.report.page import write_page
-from regard.compare.report.readings import write_readings
-from regard.compare.report.table import list_tables
-from regard.compare.settings import PARTS, QUICK_SECONDS, Settings
+from regard.compare import comparison
+from regard.compare.comparison import Comparison, measure
+from regard.compare.kinds import KINDS
+from regard.compare.meters import cost, learning
+from regard.compare.meters.cost import PASSES, measure_cost
+from regard.compare.meters.learning import Recipe
+from regard.compare.meters.puzzles import Course, Puzzle, measure_course
+from regard.compare.meters.spending import WHY
+from regard.compare.part import find_part
+from regard.compare.parts import digits
+from regard.compare.parts.digits import measure_digits
+from regard.compare.settings import QUICK_SECONDS, Dimensions, Settings
+from regard.compare.tables import list_tables
+from tests.compare.sample import draw_page, read_part
 
 # over before anything is done: the first of a part is done all the same
 HURRY = Settings(
     dims=Dimensions(width=8, heads=2, window=4), lengths=(8, 16, 32), batches=(1, 2), is_quick=True, seconds=1e-9
 )
-TINY = Course(make_recall(4), 12, (1, 2, 9), 3, Recipe(2, batch=2), width=8)
+RECALL = Puzzle(4, torch.arange(4)[:, None])
+TINY = dict.fromkeys((True, False), Course(RECALL, 12, (1, 2, 9), 3, Recipe(2, batch=2), width=8))
 
 
 def ignore(share):
     pass
-
-
-@pytest.mark.parametrize(
-    ("seconds", "takes", "count"),
-    [(10.0, [2.0] * 9, 5), (10.0, [4.0, 1.0, 1.0, 1.0, 1.0, 1.0], 4), (1.0, [50.0, 1.0], 1), (None, [50.0] * 4, 4)],
-)
-def test_another_is_begun_while_there_is_time_for_the_longest(seconds, takes, count):
-    clock = SimpleNamespace(now=100.0)
-    budget = Budget(seconds, lambda: clock.now)
-    done = 0
-    for one in takes:
-        if budget.allows():
-            clock.now, done = clock.now + one, done + 1
-    assert done == count
 
 
 def test_time_is_measured_at_the_shortest_first_and_the_rest_is_listed():
@@ -69,7 +58,7 @@ def test_attention_learns_first_and_no_training_is_cut_short():
 
 
 def test_every_kind_has_its_turn_before_any_has_another(monkeypatch):
-    for module, count in ((solve, len(KINDS)), (cost, 2 * len(PASSES))):
+    for module, count in ((learning, len(KINDS)), (cost, 2 * len(PASSES))):
         turns = iter([True] * count)
         budget = SimpleNamespace(allows=lambda turns=turns: next(turns, False))
         monkeypatch.setattr(module, "Budget", lambda seconds, budget=budget: budget)
@@ -92,13 +81,13 @@ def test_what_is_left_out_is_told_in_every_place():
     others = ", ".join(KINDS[kind].label for kind in KINDS if kind not in ("attention", "linear"))
     wanted = f"Left out ({WHY}): "
     some = f"with positions {others} and linear attention"
-    tables = {table.title: table.note for table in list_tables(found)}
-    for text in (tables["Recall by distance"], write_readings(found)["recall"]):
+    tables = list_tables(found.parts, found.settings)
+    for text in (tables["recall"][0].note, read_part(found, "recall")):
         assert wanted in text
         assert some in text
         assert "without positions convolution" in text
-    assert any("Left out, as the page lists: 66 of 72 timings." in note for note in tables.values())
-    assert write_page(found).count(WHY) > len(made["skipped"])
+    assert "Left out, as the page lists: 66 of 72 timings." in tables["cost"][0].note
+    assert draw_page(found).count(WHY) > len(made["skipped"])
     assert json.loads(found.to_json())["settings"]["seconds"] == 1e-9
 
 
@@ -113,11 +102,14 @@ def test_each_part_has_its_share_of_what_is_left(monkeypatch):
 
         return measure
 
-    monkeypatch.setattr(run.time, "monotonic", lambda: clock.now)
-    # steps take nothing of what they might, recall takes twice as long
-    measures = {part: (stand_in(part, {"steps": 0.0, "recall": 30.0}.get(part, 1.0)), 1.0) for part in PARTS}
-    monkeypatch.setattr(run, "MEASURES", measures)
-    found = run.measure(Settings().quicken())
+    def find(name):
+        # steps take nothing of what they might, recall takes twice as long
+        takes = {"steps": 0.0, "recall": 30.0}.get(name, 1.0)
+        return replace(find_part(name), measure=stand_in(name, takes))
+
+    monkeypatch.setattr(comparison.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(comparison, "find_part", find)
+    found = measure(Settings().quicken())
     assert found.settings["seconds"] == QUICK_SECONDS
     assert given["operations"] == pytest.approx(QUICK_SECONDS * 15 / 100)
     assert given["steps"] == pytest.approx((QUICK_SECONDS - 1) * 3 / 85)
@@ -125,5 +117,5 @@ def test_each_part_has_its_share_of_what_is_left(monkeypatch):
     assert given["recall"] == pytest.approx((QUICK_SECONDS - 3) * 45 / 65)
     assert given["order"] == pytest.approx((QUICK_SECONDS - 33) * 8 / 20)
     # at leisure nobody is told to hurry
-    run.measure(Settings())
+    measure(Settings())
     assert set(given.values()) == {None}

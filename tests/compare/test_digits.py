@@ -8,11 +8,18 @@ import torch
 from torch.nn import functional
 
 from regard import RegardError
-from regard.compare.kinds import ATTENTION, CONV, Dimensions
-from regard.compare.measure import digits
-from regard.compare.measure.digits import Course, PlaneConvolution, Viewer, count_viewer, match_viewer, measure_digits
-from regard.compare.measure.learning import Recipe
-from regard.compare.settings import Settings
+from regard.compare.kinds import ATTENTION, CONV
+from regard.compare.meters.learning import Reader, Recipe
+from regard.compare.parts import digits
+from regard.compare.parts.digits import (
+    Course,
+    PlaneConvolution,
+    count_viewer,
+    make_viewer,
+    match_viewer,
+    measure_digits,
+)
+from regard.compare.settings import Dimensions, Settings
 
 
 def ignore(share):
@@ -21,8 +28,8 @@ def ignore(share):
 
 def test_every_beginning_has_its_share_of_every_class():
     pytest.importorskip("sklearn")
-    images, labels = digits.read_digits()
-    assert (images.shape, len(labels)) == ((1797, 8, 8), 1797)
+    patches, labels = digits.load_images()
+    assert (patches.shape, len(labels)) == ((1797, 16, 4), 1797)
     share = labels.bincount() / len(labels)
     orders = [digits.order_images(labels, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
     assert orders[0].equal(orders[1])
@@ -36,18 +43,16 @@ def test_every_beginning_has_its_share_of_every_class():
 
 @torch.no_grad()
 def test_patches_are_squares_of_the_image_in_their_order():
-    torch.manual_seed(0)
-    model, image = Viewer(CONV, Dimensions(width=4), depth=1).eval(), torch.randn(1, 8, 8)
-    rows = []
-    for down in range(0, 8, 2):
-        for right in range(0, 8, 2):
-            patch = image[0, down : down + 2, right : right + 2].flatten()
-            rows.append(model.embedding.weight @ patch + model.embedding.bias + model.position.P[0, len(rows)])
-    seen = []
-    model.blocks.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-    answer = model(image)
-    torch.testing.assert_close(seen[0], torch.stack(rows)[None])
-    torch.testing.assert_close(answer, model.head(model.blocks(seen[0]).mean(1)))
+    datasets = pytest.importorskip("sklearn.datasets")
+    patches, _ = digits.load_images()
+    images = torch.tensor(datasets.load_digits().images, dtype=torch.float32)
+    image = ((images - images.mean()) / images.std())[7]
+    squares = [image[y : y + 2, x : x + 2].flatten() for y in range(0, 8, 2) for x in range(0, 8, 2)]
+    torch.testing.assert_close(patches[7], torch.stack(squares))
+    # a model takes them with a position each, and answers by their mean
+    model = make_viewer(CONV, Dimensions(width=4), depth=1).eval()
+    rows = patches[7] @ model.embedding.weight.T + model.embedding.bias + model.position.P[0]
+    torch.testing.assert_close(model(patches[7:8]), model.head(model.blocks(rows[None]).mean(1)))
 
 
 @torch.no_grad()
@@ -66,10 +71,9 @@ def test_both_have_about_as_many_parameters():
     for width in (16, 32):
         dims = Dimensions(width=width)
         wanted = count_viewer(ATTENTION, dims, 2)
-        assert wanted == sum(weight.numel() for weight in Viewer(ATTENTION, dims, 2).parameters())
-        matched = match_viewer(CONV, dims, 2, wanted)
-        assert abs(count_viewer(CONV, matched, 2) / wanted - 1) < 0.05
-        assert match_viewer(ATTENTION, dims, 2, wanted).width == width
+        assert wanted == sum(weight.numel() for weight in make_viewer(ATTENTION, dims, 2).parameters())
+        assert abs(count_viewer(CONV, match_viewer(CONV, dims, 2), 2) / wanted - 1) < 0.05
+        assert match_viewer(ATTENTION, dims, 2).width == width
 
 
 def test_digits_are_measured_by_seed_and_number_of_images(monkeypatch):
@@ -90,17 +94,17 @@ def test_digits_are_measured_by_seed_and_number_of_images(monkeypatch):
 
 def test_few_images_are_of_the_many_and_none_is_of_the_test(monkeypatch):
     # each image is full of its own number
-    images = torch.arange(30.0)[:, None, None].expand(30, 8, 8)
-    monkeypatch.setattr(digits, "read_digits", lambda: (images, torch.arange(30) % 3))
+    images = torch.arange(30.0)[:, None, None].expand(30, 16, 4)
+    monkeypatch.setattr(digits, "load_images", lambda: (images, torch.arange(30) % 3))
     monkeypatch.setattr(digits, "MOST", 18)
     monkeypatch.setitem(digits.COURSES, True, Course((3, 9, 18), 2, Recipe(8), width=4, depth=1))
-    forward, shown = Viewer.forward, {}
+    forward, shown = Reader.forward, {}
 
     def watch(self, some):
         shown.setdefault(self, {True: set(), False: set()})[self.training].update(some[:, 0, 0].int().tolist())
         return forward(self, some)
 
-    monkeypatch.setattr(Viewer, "forward", watch)
+    monkeypatch.setattr(Reader, "forward", watch)
     made = measure_digits(Settings(is_quick=True), ignore)
     # both kinds of one size come one after the other
     entries = list(shown.values())
@@ -116,25 +120,6 @@ def test_few_images_are_of_the_many_and_none_is_of_the_test(monkeypatch):
     # the kinds learn from the same, the seeds do not
     assert learned[:6] == learned[6:]
     assert learned[0] != learned[3]
-
-
-def test_digits_are_learned_and_asked_by_one_thread(monkeypatch):
-    pytest.importorskip("sklearn")
-    monkeypatch.setitem(digits.COURSES, True, Course((50,), 1, Recipe(2), width=4, depth=1))
-    forward, seen = Viewer.forward, set()
-
-    def watch(self, some):
-        seen.add((self.training, torch.get_num_threads()))
-        return forward(self, some)
-
-    monkeypatch.setattr(Viewer, "forward", watch)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        measure_digits(Settings(is_quick=True), ignore)
-    finally:
-        torch.set_num_threads(threads)
-    assert seen == {(True, 1), (False, 1)}
 
 
 def test_a_short_training_tells_most_digits_right(monkeypatch):

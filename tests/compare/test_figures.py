@@ -9,18 +9,29 @@ import pytest
 from matplotlib.colors import to_hex
 
 from regard.compare.kinds import KINDS
-from regard.compare.report.figures import DARK, LIGHT, PICTURES, repaint, write_svg
-from regard.compare.report.figures.style import LOOKS
+from regard.compare.part import find_part
+from regard.compare.registry import PARTS
+from regard.compare.report.figures import DARK, LIGHT, LOOKS, Sheet, repaint, write_svg
 from regard.views.sheet import open_sheet
 from tests.compare.sample import KERNELS, LENGTHS, STEPS, make_sample
 
-BY_NAME = {picture.name: picture for picture in PICTURES}
+# what draws a picture, and the part it is of
+PICTURES = {draw.__name__.removeprefix("draw_"): (draw, part) for part in PARTS for draw in find_part(part).pictures}
 
 
-def draw(name, comparison=None, theme=LIGHT):
-    comparison = comparison or make_sample(BY_NAME[name].part)
+def draw(name, comparison=None):
+    picture, part = PICTURES[name]
+    comparison = comparison or make_sample(part)
     with open_sheet() as paper:
-        return BY_NAME[name].draw(paper, comparison.parts[BY_NAME[name].part], comparison.settings, theme)
+        sheet = Sheet(paper)
+        picture(sheet, comparison.parts[part], comparison.settings)
+        return sheet.figure
+
+
+def write(name, comparison=None, theme=LIGHT):
+    picture, part = PICTURES[name]
+    comparison = comparison or make_sample(part)
+    return write_svg(picture, comparison.parts[part], comparison.settings, theme)
 
 
 def list_lines(axes):
@@ -97,6 +108,7 @@ def test_maps_are_what_is_seen():
         assert to_hex(axes.images[0].cmap(1)) == LOOKS[kind][0].lower()
         # what is seen has the kind's own colour, not half of it
         assert axes.images[0].get_clim() == (0, 1)
+        assert to_hex(axes.spines["top"].get_edgecolor()) == LIGHT.line
 
 
 @pytest.mark.parametrize(("name", "field"), [("seconds", "seconds"), ("memory", "bytes")])
@@ -171,25 +183,21 @@ def hide_names(svg):
 
 @pytest.mark.parametrize("name", ["maps", "order"])
 def test_repainted_is_as_if_drawn_in_the_dark(name):
-    made = make_sample(BY_NAME[name].part)
-    light, dark = (write_svg(BY_NAME[name], made.parts[BY_NAME[name].part], made.settings, t) for t in (LIGHT, DARK))
+    light, dark = (write(name, theme=theme) for theme in (LIGHT, DARK))
     assert light != dark
     assert hide_names(repaint(light)) == hide_names(dark)
 
 
 def test_the_same_numbers_are_the_same_picture():
-    made = make_sample("digits")
-    first, second = (write_svg(BY_NAME["digits"], made.parts["digits"], made.settings) for _ in range(2))
+    first, second = (write("digits") for _ in range(2))
     assert first == second
     assert "<dc:date>" not in first
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@pytest.mark.parametrize("name", PICTURES)
 def test_a_part_without_rows_is_drawn(name):
-    made = make_sample(BY_NAME[name].part)
-    for listed in ("rows", "fits", "maps"):
-        if listed in made.parts[BY_NAME[name].part]:
-            made.parts[BY_NAME[name].part][listed] = []
+    made = make_sample(PICTURES[name][1])
+    made.parts[PICTURES[name][1]] |= {"rows": [], "fits": [], "maps": []}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert draw(name, made).axes
@@ -200,7 +208,7 @@ def test_one_point_is_drawn_without_a_warning():
     made.parts["cost"]["rows"] = made.parts["cost"]["rows"][:1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "<svg" in write_svg(BY_NAME["seconds"], made.parts["cost"], made.settings)
+        assert "<svg" in write("seconds", made)
 
 
 def test_what_reaches_nothing_is_drawn_without_a_warning():
@@ -208,7 +216,7 @@ def test_what_reaches_nothing_is_drawn_without_a_warning():
     made.parts["recall"]["reach"]["conv"] = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        svg = write_svg(BY_NAME["recall"], made.parts["recall"], made.settings)
+        svg = write("recall", made)
     (windowed,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "windowed attention"]
     (conv,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "convolution"]
     assert svg.startswith("<?xml")

@@ -1,53 +1,25 @@
-"""The training loop, and what a short training learns of recall and order."""
+"""The model around the layers and its training: what it can and cannot see, before and after it has learned."""
 
-import json
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.compare.kinds import KINDS, Dimensions, count_parameters
-from regard.compare.measure import solve
-from regard.compare.measure.learning import PATIENCE, Recipe, measure_accuracy, portion, seeded, train
-from regard.compare.measure.puzzles import make_order, make_recall
-from regard.compare.measure.solve import (
-    ORDERS,
-    RECALLS,
-    Course,
-    learn,
-    list_dims,
-    measure_course,
-    measure_order,
-    measure_recall,
-)
-from regard.compare.settings import Settings
+from regard.compare.kinds import KINDS
+from regard.compare.meters.learning import PATIENCE, Recipe, measure_accuracy, run_trials, train
+from regard.compare.meters.puzzles import Course, Puzzle
+from regard.compare.meters.sight import find_reach
+from regard.compare.settings import Dimensions, Settings
 
-SMALL = Dimensions(width=8, heads=2, window=4)
-TINY = Course(make_recall(4), 10, (1, 2, 9), 3, Recipe(3, batch=4), width=8)
-
-
-@pytest.fixture
-def two_threads():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(threads)
+LENGTH, TOKENS = 15, 7
+# three symbols of noise and as many that tell, with the question seven tokens
+PUZZLE = Puzzle(3, torch.arange(3)[:, None])
 
 
 def ignore(share):
     pass
-
-
-def pick(*names):
-    return {name: KINDS[name] for name in names}
-
-
-def forget(made):
-    """All but the seconds, which are never the same."""
-    return {**made, "training": [{**entry, "seconds": 0} for entry in made["training"]]}
 
 
 def test_a_step_is_that_of_adamw_with_a_clipped_gradient():
@@ -100,152 +72,85 @@ def test_accuracy_is_the_share_of_right_answers():
     assert measure_accuracy(nn.Identity(), functional.one_hot(guesses, 3).float(), answers) == 0.8
 
 
-def test_progress_is_told_as_a_share_of_all():
+def test_trials_have_a_seed_each_and_nothing_is_felt_outside():
+    trials = [{"kind": "b", "seed": 3}, {"kind": "a", "seed": 3}, {"kind": "a", "seed": 4}]
     told = []
-    measure_course(TINY, Settings(dims=SMALL), told.append, pick("conv", "attention"))
-    assert told == sorted(told)
-    assert told[-1] == 1
-    # three kernels and attention, with positions and without
-    assert len(told) == 8
-    portion(told.append, 2, 4)(0.0)
-    assert told[-1] == 0.5
 
+    def learn(trial, generator, advance):
+        advance(0.5)
+        return {"rows": [{**trial, "drawn": [float(torch.rand(1)), float(torch.rand(1, generator=generator))]}]}
 
-def test_the_seed_decides_all_and_nothing_is_felt_outside():
-    kinds = pick("rnn", "attention")
-    torch.manual_seed(5)
-    expected = torch.rand(2)
-    torch.manual_seed(5)
-    made = [forget(measure_course(TINY, Settings(dims=SMALL, seed=seed), ignore, kinds)) for seed in (0, 0, 1)]
-    assert torch.rand(2).equal(expected)
-    assert made[0] == made[1]
-    assert [entry["loss"] for entry in made[0]["training"]] != [entry["loss"] for entry in made[2]["training"]]
-    with seeded(3, "cpu"):
-        one = torch.rand(2)
-    torch.rand(1)
-    with seeded(3, "cpu"):
-        assert torch.rand(2).equal(one)
-
-
-def test_one_thread_within_and_as_many_as_before_after_it(two_threads):
-    with seeded(0, "cpu"):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2
-    with pytest.raises(ZeroDivisionError), seeded(0, "cpu"):
-        raise ZeroDivisionError
-    assert torch.get_num_threads() == 2
-
-
-class Noisy(nn.Linear):
-    """Works on each token by itself, draws a number each time, and says by how many threads."""
-
-    seen: set[tuple[bool, int]]
-
-    def forward(self, rows):
-        self.seen.add((self.training, torch.get_num_threads()))
-        return super().forward(rows) + 0 * torch.rand(1)
-
-
-def make_pointwise(layer=nn.Linear):
-    return replace(KINDS["rnn"], name="pointwise", build=lambda dims: layer(dims.width, dims.width))
-
-
-def test_asking_is_by_one_thread_and_not_felt_outside_either(two_threads, monkeypatch):
-    monkeypatch.setattr(Noisy, "seen", set(), raising=False)
     before = torch.get_rng_state()
-    measure_course(TINY, Settings(dims=SMALL), ignore, {"noisy": make_pointwise(Noisy)})
-    assert Noisy.seen == {(True, 1), (False, 1)}
-    assert torch.get_num_threads() == 2
+    found = run_trials(trials, learn, Settings(), told.append, ["a", "b"])
     assert torch.get_rng_state().equal(before)
+    one, other, same = found["rows"]
+    assert (one["kind"], other["kind"], same["kind"]) == ("a", "a", "b")
+    assert one["drawn"] == same["drawn"] != other["drawn"]
+    assert told == pytest.approx([0.5 / 3, 1.5 / 3, 2.5 / 3])
 
 
-def record_questions(monkeypatch, seed, *names):
-    """Every question that is asked of each model in turn, by model."""
-    asked = {}
-
-    def watch(model, tokens, answers):
-        asked.setdefault(model, []).append(tokens.tolist())
-        return measure_accuracy(model, tokens, answers)
-
-    monkeypatch.setattr(solve, "measure_accuracy", watch)
-    measure_course(replace(TINY, recipe=Recipe(1)), Settings(dims=SMALL, seed=seed), ignore, pick(*names))
-    return list(asked.values())
+# --- the model --------------------------------------------------------------------------------------------------------
 
 
-def test_all_are_asked_the_same_and_by_another_seed_something_else(monkeypatch):
-    questions = record_questions(monkeypatch, 0, "rnn", "gru", "attention", "linear")
-    assert len(questions) == 8
-    assert all(own == questions[0] for own in questions)
-    # once more, of another kind alone
-    assert record_questions(monkeypatch, 0, "attention") == questions[:2]
-    # torch keeps 32 bits of a seed: the greatest there are, and neighbours
-    seeds = (1, 2, 2**16, 2**31, 2**32 - 2, 2**32 - 1)
-    found = [questions[0], *(record_questions(monkeypatch, seed, "attention")[0] for seed in seeds)]
-    for at, distance in enumerate(TINY.distances):
-        assert len({str(own[at]) for own in found}) == len(found), distance
+def make(kind, *, has_position=False, **sizes):
+    torch.manual_seed(0)
+    dims = Dimensions(**{"width": 8, "heads": 2, "window": 4, **sizes})
+    return Course(PUZZLE, LENGTH, (), 0, Recipe(0)).make_reader(KINDS[kind], dims, has_position).eval()
 
 
-@pytest.mark.parametrize("found", [0, None])
-def test_what_reaches_nothing_is_told_of_and_at_chance(found, monkeypatch):
-    if found is None:
-        monkeypatch.setattr(solve, "find_reach", lambda *args, **named: None)
-    for puzzle in (make_recall(4), make_order(4)):
-        course = replace(TINY, puzzle=puzzle, distances=(1, 2, 7))
-        made = measure_course(course, Settings(dims=SMALL), ignore, {"pointwise": make_pointwise()})
-        assert (made["reach"], made["edges"]) == ({"pointwise": 0}, [])
-        assert [row["accuracy"] for row in made["rows"]] == 6 * [made["chance"]]
-        assert len(made["training"]) == 2
+def draw(count=4):
+    return torch.randint(TOKENS, (count, LENGTH), generator=torch.Generator().manual_seed(1))
 
 
-def test_recall_and_order_are_plain_json_for_every_kind(monkeypatch):
-    monkeypatch.setitem(RECALLS, True, TINY)
-    monkeypatch.setitem(ORDERS, True, Course(make_order(4), 8, (1, 5), 2, Recipe(2, batch=2), width=8))
-    settings = Settings(dims=SMALL, seed=4, is_quick=True)
-    for measure, distances, count, chance in (
-        (measure_recall, (1, 2, 9), 12, 1 / 4),
-        (measure_order, (1, 5), 4, 1 / 2),
-    ):
-        made = measure(settings, ignore)
-        assert json.loads(json.dumps(made, allow_nan=False)) == made
-        found = [(row["kind"], row["has_position"], row["distance"]) for row in made["rows"]]
-        assert found == [(kind, has, t) for kind in KINDS for has in (False, True) for t in distances]
-        assert {(row["count"], row["seed"]) for row in made["rows"]} == {(count, 4)}
-        assert all(0 <= row["accuracy"] <= 1 for row in made["rows"])
-        assert made["chance"] == chance
-        assert list(made["reach"]) == list(KINDS)
-        assert (made["reach"]["conv"], made["reach"]["windowed"], made["reach"]["attention"]) == (2, 4, None)
-        assert {(edge["kind"], edge["beyond"]) for edge in made["edges"]} == {("conv", chance), ("windowed", chance)}
-        assert len(made["training"]) == 2 * len(KINDS)
+@torch.no_grad()
+@pytest.mark.parametrize("has_position", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_positions_attention_answers_whatever_the_order(kind, has_position):
+    model, tokens = make(kind, has_position=has_position), draw()
+    moved = torch.cat([tokens[:, :-1].flip(1), tokens[:, -1:]], 1)
+    is_blind = kind in ("attention", "linear") and not has_position
+    assert model(moved).allclose(model(tokens), atol=1e-6) == is_blind
 
 
-def test_kernels_and_widths_are_those_of_the_settings():
-    settings = Settings(dims=Dimensions(width=40, heads=5, kernel=9), widths=(40,), kernels=(3, 7))
-    assert [(dims.kernel, dims.width) for dims in list_dims(KINDS["conv"], 32, settings)] == [(3, 35), (7, 35), (9, 35)]
-    assert [dims.width for dims in list_dims(KINDS["gru"], 32, settings)] == [35]
-    equal = Settings(has_equal_parameters=True)
-    wanted = count_parameters(KINDS["attention"], Dimensions(width=32))
-    for kind in KINDS.values():
-        for dims in list_dims(kind, 32, equal):
-            assert abs(count_parameters(kind, dims) / wanted - 1) < 0.2
+@torch.no_grad()
+@pytest.mark.parametrize("has_position", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "sizes", "reach"),
+    [("conv", {"kernel": 3}, 2), ("conv", {"kernel": 5}, 4), ("conv", {"kernel": 7}, 6), ("windowed", {}, 4)],
+)
+def test_beyond_its_reach_not_a_bit_of_the_answer_changes(kind, sizes, reach, has_position):
+    model, tokens = make(kind, has_position=has_position, **sizes), draw()
+    for distance in range(1, LENGTH):
+        other = tokens.clone()
+        other[:, -1 - distance] = (other[:, -1 - distance] + 1) % TOKENS
+        assert model(other).equal(model(tokens)) == (distance > reach), distance
+    assert find_reach(model.read, LENGTH, 8, dtype=torch.float32) == reach
 
 
-def test_a_short_training_recalls_from_afar_by_attention_and_within_its_reach_by_convolution():
-    course = Course(make_recall(4), 14, (1, 2, 3, 12), 16, Recipe(150, batch=16, rate=1e-2), width=16)
-    made = measure_course(course, Settings(is_quick=True), ignore, pick("conv", "attention"))
-    found = {(row["kind"], row["has_position"], row["distance"]): row["accuracy"] for row in made["rows"]}
-    for has_position in (False, True):
-        assert [found["attention", has_position, t] for t in course.distances] == [1, 1, 1, 1]
-        assert [found["conv", has_position, t] for t in course.distances] == [1, 1, 0.25, 0.25]
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["rnn", "gru", "attention", "linear"])
+def test_the_others_see_all(kind):
+    model, tokens = make(kind), draw()
+    other = tokens.clone()
+    other[:, 0] = (other[:, 0] + 1) % TOKENS
+    assert not model(other).equal(model(tokens))
+    assert find_reach(model.read, LENGTH, 8, dtype=torch.float32) == LENGTH - 1
 
 
-def test_without_positions_attention_cannot_learn_the_order():
-    course = Course(make_order(4), 8, (1, 5), 16, Recipe(100, batch=16, rate=1e-2), width=16)
-    settings = Settings(is_quick=True)
-    for has_position in (False, True):
-        [dims] = list_dims(KINDS["attention"], course.width, settings)
-        with seeded(0, "cpu") as generator:
-            model, _ = learn(course, KINDS["attention"], dims, has_position, "cpu", generator, ignore)
-        tokens, answers = course.puzzle.ask(16, course.length, 3, torch.Generator().manual_seed(0))
-        forwards, backwards = model(tokens).detach().chunk(2)
-        assert forwards.allclose(backwards, atol=1e-5) != has_position
-        assert measure_accuracy(model, tokens, answers) == (1 if has_position else 0.5)
+@torch.no_grad()
+def test_it_is_embedding_position_blocks_and_the_head_at_the_last():
+    model, tokens = make("conv", has_position=True), draw()
+    rows = model.embedding.weight[tokens] + model.position.P[:, :LENGTH]
+    for block in model.blocks:
+        rows = block.mixed.ln(rows + block.mixer(rows))
+        hidden = torch.relu(rows @ block.network.dense1.weight.T + block.network.dense1.bias)
+        rows = block.worked.ln(rows + hidden @ block.network.dense2.weight.T + block.network.dense2.bias)
+    expected = rows[:, -1] @ model.head.weight.T + model.head.bias
+    torch.testing.assert_close(model(tokens), expected)
+
+
+def test_models_differ_in_the_layer_alone():
+    shapes = [
+        {name: weight.shape for name, weight in make(kind).named_parameters() if "mixer" not in name} for kind in KINDS
+    ]
+    assert all(shape == shapes[0] for shape in shapes)

@@ -8,10 +8,11 @@ from torch import nn
 from torch.nn import functional
 
 from regard import RegardError
-from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.measure import operations
-from regard.compare.measure.operations import Count, count_operations, measure_operations
-from regard.compare.settings import Settings
+from regard.compare.kinds import KINDS
+from regard.compare.meters.sizes import list_windows
+from regard.compare.parts import operations
+from regard.compare.parts.operations import Count, count_operations, measure_operations
+from regard.compare.settings import Dimensions, Settings
 
 SMALL = Settings(widths=(16, 32, 64), is_quick=True)
 
@@ -120,7 +121,7 @@ def test_one_width_has_no_exponent():
 
 def test_a_kernel_without_a_formula_is_an_error(monkeypatch):
     # so it was before: torch's counter passes over the kernel of attention
-    monkeypatch.setattr(operations, "_list_missing", dict)
+    monkeypatch.setattr(operations, "MISSING", {})
     with pytest.raises(RegardError) as error:
         count_operations(KINDS["attention"].build(Dimensions(8)), torch.ones(1, 5, 8))
     name = "_scaled_dot_product_flash_attention_for_cpu"
@@ -175,11 +176,10 @@ def test_a_kind_without_products_is_named():
     )
 
 
-@pytest.mark.parametrize("is_quick", [True, False])
+@pytest.mark.parametrize("times", operations.WINDOWS.values())
 @pytest.mark.parametrize("window", [2, 32, 100, 2048, 10**6])
-def test_windows_are_counted_at_several_lengths_and_none_that_takes_forever(window, is_quick):
-    settings = Settings(dims=Dimensions(window=window), is_quick=is_quick)
-    lengths = operations.list_lengths(settings, KINDS["windowed"])
+def test_windows_are_counted_at_several_lengths_and_none_that_takes_forever(window, times):
+    lengths = list_windows(window, times)
     assert len(lengths) >= 3
     assert 2 <= min(lengths) < max(lengths) <= 16_384
     if window <= 32:

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.measure.paths import draw_maps, find_dependence, find_path, find_reach, measure_paths
-from regard.compare.settings import Settings
+from regard.compare.kinds import KINDS
+from regard.compare.meters.sight import find_dependence, find_reach
+from regard.compare.parts.paths import find_path, map_sight, measure_paths
+from regard.compare.settings import Dimensions, Settings
 
 SMALL = Settings(widths=(4, 8, 12), is_quick=True)
 
@@ -113,17 +114,6 @@ def test_paths_are_the_formulas(name, kernel, width):
         assert find_path(KINDS[name], dims, n) == KINDS[name].path(dims, n)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.is_recurrent])
-@pytest.mark.parametrize("n", [2, 10, 17])
-def test_paths_are_the_powers_of_one_map(name, n):
-    kind, dims = KINDS[name], Dimensions(width=4, kernel=5, heads=2, window=6)
-    once = find_dependence(stack(kind, dims, 1), n, 4).double()
-    power, length = once, 1
-    while not power[-1, 0]:
-        power, length = power @ once, length + 1
-    assert find_path(kind, dims, n) == length
-
-
 class Backward(nn.Module):
     """Each token from the next one."""
 
@@ -181,7 +171,7 @@ def test_what_is_measured_is_all_there_and_as_the_formulas():
 @pytest.mark.parametrize(("name", "depths"), [("conv", [1, 2, 4]), ("windowed", [1, 2, 4]), ("linear", [1])])
 def test_maps_are_bands_as_wide_as_their_layers_see(name, depths):
     # the window is wider than its picture has room for
-    maps = draw_maps(KINDS[name], Dimensions(kernel=5, window=32))
+    maps = map_sight(KINDS[name], Dimensions(kernel=5, window=32))
     assert [found["layers"] for found in maps] == depths
     for found in maps:
         far = {"conv": 2, "windowed": 4, "linear": 24}[name] * found["layers"]
@@ -189,7 +179,7 @@ def test_maps_are_bands_as_wide_as_their_layers_see(name, depths):
 
 
 def test_maps_do_not_depend_on_the_width():
-    [shown] = draw_maps(KINDS["gru"], Dimensions())
+    [shown] = map_sight(KINDS["gru"], Dimensions())
     wide = find_dependence(KINDS["gru"].build(Dimensions(16)).double(), 24, 16)
     assert shown["seen"] == ["".join(map(str, row)) for row in wide.int().tolist()]
 

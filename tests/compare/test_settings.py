@@ -5,8 +5,8 @@ import json
 import pytest
 
 from regard import RegardError
-from regard.compare.kinds import Dimensions
-from regard.compare.settings import PARTS, Settings
+from regard.compare.registry import PARTS
+from regard.compare.settings import Dimensions, Settings
 
 
 @pytest.mark.parametrize(

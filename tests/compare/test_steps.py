@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 from torch import nn
 
-from regard.compare.kinds import KINDS, Dimensions
-from regard.compare.measure.steps import find_chain, fit_line, measure_steps
-from regard.compare.settings import Settings
+from regard.compare.kinds import KINDS
+from regard.compare.parts.steps import find_chain, fit_line, measure_steps
+from regard.compare.settings import Dimensions, Settings
 
 ROWS = torch.ones(1, 6, 4)
 

@@ -14,6 +14,7 @@ import typer
 
 from regard.cli.options.files import Force, check_place
 from regard.cli.options.spread import Some
+from regard.compare.registry import list_parts
 
 EXAMPLES = """\
   regard compare --quick
@@ -50,7 +51,7 @@ def compare(
     ] = False,
     parts: Annotated[
         str | None,
-        Some("NAMES", "Parts to measure: operations, steps, paths, cost, recall, order, digits.  [default: all]"),
+        Some("NAMES", f"Parts to measure: {', '.join(list_parts())}.  [default: all]"),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of data and weights.")] = 0,
     device: Annotated[str, typer.Option(metavar="NAME", help="Device: cpu, cuda or cuda:N.")] = "cpu",
@@ -79,18 +80,23 @@ def compare(
     if parts is not None:
         read["parts"] = tuple(part.strip() for part in parts.split(","))
 
-    from regard.compare import Comparison, Dimensions, Settings, find_kept, measure
+    from regard.compare import Dimensions, Settings
     from regard.core import RegardError
 
-    if numbers is not None:
-        found = Comparison.load(numbers)
-    else:
+    settings = Settings()
+    if numbers is None:
         settings = replace(
             Settings(Dimensions(width=width, kernel=kernel, heads=heads, window=window), **read),
             has_equal_parameters=equal_parameters,
             device=device,
             seed=seed,
         )
+    # torch is loaded once there is nothing to complain of
+    from regard.compare import Comparison, find_kept, measure
+
+    if numbers is not None:
+        found = Comparison.load(numbers)
+    else:
         if quick:
             settings = settings.quicken()
         if keep.exists():

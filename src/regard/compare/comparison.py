@@ -1,4 +1,4 @@
-"""What was measured, all of it, as one object: written as a page and as JSON, read again, printed."""
+"""A comparison, as one object: measured part by part and kept, written as a page and as JSON, read again, printed."""
 
 from __future__ import annotations
 
@@ -6,55 +6,39 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from regard.compare.settings import PARTS
+import regard
+from regard.compare.kinds import KINDS, Kind
+from regard.compare.page import write_page
+from regard.compare.part import find_part
+from regard.compare.registry import list_parts
+from regard.compare.settings import Settings
+from regard.compare.tables import print_tables
 from regard.core import RegardError
 from regard.views.page.build import write_json
 from regard.views.sheet import write_file
 
 # rises when a reader of today could not read what is written
 FORMAT = 1
-# what a part's lists have in each of their entries
-FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "operations": {
-        "rows": ("kind", "n", "d", "k", "operations", "mixing", "formula"),
-        "fits": ("kind", "of", "exponents", "intervals", "textbook", "points"),
-    },
-    "steps": {
-        "rows": ("kind", "d", "k", "n", "chain"),
-        "fits": ("kind", "per_token", "constant", "is_exact", "order", "textbook"),
-    },
-    "paths": {"rows": ("kind", "d", "k", "n", "length", "formula"), "maps": ("kind", "layers", "seen")},
-    "cost": {
-        "rows": ("kind", "n", "batch", "pass", "seconds", "low", "high", "bytes"),
-        "fits": ("kind", "batch", "pass", "of", "exponent", "interval", "from", "to"),
-        "crossings": ("one", "other", "batch", "pass", "of", "is_equal", "spans"),
-    },
-    "recall": {"rows": ("kind", "has_position", "distance", "accuracy", "count", "seed")},
-    "order": {"rows": ("kind", "has_position", "distance", "accuracy", "count", "seed")},
-    "digits": {"rows": ("kind", "images", "accuracy", "count", "seed")},
-}
-# those of them that are reckoned with, or None
-NUMBERS = (
-    "n", "d", "k", "operations", "mixing", "formula", "per_token", "constant", "chain", "length", "layers", "batch",
-    "seconds", "low", "high", "bytes", "exponent", "distance", "accuracy", "count", "images",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What was measured, by part; by which settings, and on what machine.
 
-    >>> made = Comparison({"seed": 0}, describe_machine("cpu"), {})
-    >>> json.loads(made.to_json())["settings"]
+    >>> json.loads(Comparison({"seed": 0}, {}, {}).to_json())["settings"]
     {'seed': 0}
 
-    `parts` is plain JSON: what each of the functions `measure_…` returned, under its name.
+    `parts` is plain JSON: what `measure` of each `Part` returned, under its name.
     """
 
     settings: dict[str, Any]
@@ -84,54 +68,127 @@ class Comparison:
         if number != FORMAT or not all(isinstance(content.get(name), dict) for name in cls.__annotations__):
             raise RegardError(f"{place} is not a comparison: give the JSON that regard compare wrote.")
         for name, part in content["parts"].items():
-            if not is_whole(name, part):
+            if not find_part(name).accepts(part):
                 raise RegardError(f"{place} is damaged, something is missing in part {name[:40]!r}: compare again.")
         # in the order of the report, whatever order the file has
-        parts = {name: content["parts"][name] for name in PARTS if name in content["parts"]}
+        parts = {name: content["parts"][name] for name in list_parts() if name in content["parts"]}
         return cls(content["settings"], content["machine"], parts)
 
     def save(self, path: str | os.PathLike[str]) -> tuple[pathlib.Path, pathlib.Path]:
         """Writes the page, a name that ends in .html, and the JSON of the same name beside it; returns both names."""
-        from regard.compare.report.page import write_page
-
         page = pathlib.Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
             raise RegardError(f"{page} must end in .html: the page is written there, and its numbers beside it.")
-        data = page.with_suffix(".json")
+        data, numbers = page.with_suffix(".json"), self.to_json()
         # all of the page is made before any of it is written
-        content = write_page(self)
+        content = write_page(self.parts, self.settings, self.machine, numbers)
         write_file(page, content)
-        write_file(data, self.to_json())
+        write_file(data, numbers)
         return page, data
 
     def print(self, console: Any = None) -> None:
         """Prints the tables, to a `Console` of rich or to the terminal."""
-        from regard.compare.report.table import print_tables
-
-        print_tables(self, console)
+        print_tables(self.parts, self.settings, console)
 
 
-def is_whole(name: str, part: Any) -> bool:
-    """Whether a part has all that the report reads.
+def measure(
+    settings: Settings | None = None,
+    kinds: Mapping[str, Kind] = KINDS,
+    *,
+    keep: str | os.PathLike[str] | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> Comparison:
+    """Measure every part of `settings`, for each kind of layer.
 
-    >>> is_whole("digits", {"rows": [{"kind": "conv", "images": 50, "accuracy": 0.5, "count": 9, "seed": 0}]})
-    True
-    >>> is_whole("digits", {"rows": [{"kind": "conv"}]})
-    False
+    >>> found = measure(Settings(parts=("paths",), widths=(8, 12, 16)).quicken())
+    >>> [row["length"] for row in found.parts["paths"]["rows"] if row["kind"] == "attention"][:3]
+    [1, 1, 1]
+
+    With `keep`, the name of a .json file, each part is written there when it is done, and parts that are found there,
+    of the same settings on the same machine, are not measured again. `on_progress` is told the part and how much of all
+    is done, from 0 to 1.
     """
-    if name not in FIELDS or not isinstance(part, Mapping):
-        return False
-    lists = [part.get(listed) for listed in FIELDS[name]]
-    rows = [row for rows in lists if isinstance(rows, list) for row in rows]
-    if not all(isinstance(rows, list) for rows in lists) or not all(isinstance(row, Mapping) for row in rows):
-        return False
-    if not all(field in row for listed, fields in FIELDS[name].items() for row in part[listed] for field in fields):
-        return False
-    if not all(isinstance(row[field], int | float | None) for row in rows for field in NUMBERS if field in row):
-        return False
-    return name not in ("recall", "order") or (
-        isinstance(part.get("chance"), int | float) and isinstance(part.get("reach"), Mapping)
-    )
+    settings = Settings() if settings is None else settings
+    check_device(settings.device)
+    if wrong := [(name, kind.name) for name, kind in kinds.items() if kind.name != name]:
+        raise RegardError("kinds must be by their names: {!r} is the key of {!r}.".format(*wrong[0]))
+    found = (keep is not None and find_kept(keep, settings, kinds)) or _begin(settings, kinds)
+    # where nothing can be written, nothing is measured in vain
+    _keep(found, keep)
+    parts = [find_part(name) for name in settings.parts]
+    shares = [part.quick_share if settings.is_quick else part.share for part in parts]
+    whole, begun = sum(shares), time.monotonic()
+    for at, part in enumerate(parts):
+        if part.name in found.parts:
+            continue
+
+        def advance(
+            inner: float, name: str = part.name, share: float = shares[at], done: float = sum(shares[:at])
+        ) -> None:
+            if on_progress is not None:
+                on_progress(name, (done + min(max(inner, 0.0), 1.0) * share) / whole)
+
+        advance(0.0)
+        given = settings
+        if settings.seconds is not None:
+            # its share of the time that is left: what one part does not need, the others have
+            rest = settings.seconds - (time.monotonic() - begun)
+            given = replace(settings, seconds=max(rest * shares[at] / sum(shares[at:]), 1e-3))
+        with nullcontext() if part.nature == "timed" else one_thread():
+            made = part.measure(given, advance, kinds)
+        found = replace(found, parts={**found.parts, part.name: made})
+        _keep(found, keep)
+    if on_progress is not None:
+        on_progress("", 1.0)
+    return found
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes by one thread within: a second gains nothing here, and sums are the same on every machine.
+
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def check_device(device: str) -> None:
+    """Complain of a device that is not there, or has no clock of ours."""
+    try:
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError("it is neither cpu nor cuda")
+        torch.empty(1, device=device)
+    # torch says it in one of many ways
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = textwrap.shorten(str(error).strip().splitlines()[0].split(". ")[0], 90, placeholder=" …")
+        raise RegardError(f"device {device!r} cannot be used ({reason}): take cpu, or see what torch finds.") from None
+
+
+def find_kept(keep: str | os.PathLike[str], settings: Settings, kinds: Mapping[str, Kind] = KINDS) -> Comparison | None:
+    """What `measure` left there when it was stopped, unless it is damaged or of other settings or another machine."""
+    try:
+        kept = Comparison.load(keep)
+    except RegardError:
+        # it is not there, or would be measured anew all the same
+        return None
+    fresh = _begin(settings, kinds)
+    return kept if (kept.settings, kept.machine) == (fresh.settings, fresh.machine) else None
+
+
+def _begin(settings: Settings, kinds: Mapping[str, Kind]) -> Comparison:
+    return Comparison({**settings.to_dict(), "kinds": list(kinds)}, describe_machine(settings.device), {})
+
+
+def _keep(found: Comparison, keep: str | os.PathLike[str] | None) -> None:
+    if keep is not None:
+        write_file(pathlib.Path(keep), found.to_json())
 
 
 def describe_machine(device: str) -> dict[str, Any]:
@@ -140,17 +197,14 @@ def describe_machine(device: str) -> dict[str, Any]:
     >>> sorted(describe_machine("cpu"))
     ['cores', 'device', 'processor', 'python', 'regard', 'system', 'threads', 'torch']
     """
-    import regard
-
     kind = torch.device(device).type
-    name = torch.cuda.get_device_name(torch.device(device)) if kind == "cuda" else _read_processor()
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "regard": regard.__version__,
         "system": f"{platform.system()} {platform.machine()}",
         "device": kind,
-        "processor": name,
+        "processor": torch.cuda.get_device_name(device) if kind == "cuda" else _read_processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
@@ -159,8 +213,8 @@ def describe_machine(device: str) -> dict[str, Any]:
 def _read_processor() -> str:
     """The processor's name as the system gives it: Linux has it in a file, others in `platform`."""
     try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        text = ""
+    found = re.search(r"^model name[^:]*:(.*)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()

@@ -1,26 +1,122 @@
-"""What is compared, and what the textbooks say of it. A new kind is one more entry here."""
+"""What is compared: layers that make n tokens of width d of as many, with no bias, norm or residual around them.
+
+A kind is one entry here: how its layer is built, and what the textbooks say of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from regard.compare.layers import Convolution, LinearAttention, Recurrence, WindowedAttention
+from regard.compare.settings import Dimensions, Settings
 from regard.core import RegardError
 from regard.layers import SelfAttention
+from regard.layers.linear import apply_together
+from regard.layers.spelling import check_kernel
+from regard.mask import Window
+from regard.plugins import find_plugins, load
+from regard.score import Feature
+
+Rows = Float[Tensor, "batch positions width"]
+CELLS: dict[str, type[nn.RNN | nn.GRU]] = {"rnn": nn.RNN, "gru": nn.GRU}
 
 
-@dataclass(frozen=True)
-class Dimensions:
-    """The sizes of a layer: d, k, and what attention has beside them."""
+class Convolution(nn.Module):
+    """A 1-D convolution: each token from itself and its (kernel − 1)/2 neighbours on either side.
 
-    width: int = 64
-    kernel: int = 3
-    heads: int = 4
-    window: int = 32
+    >>> import torch
+    >>> Convolution(width=8, kernel=3)(torch.ones(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__()
+        check_kernel(self, kernel)
+        self.conv = nn.Conv1d(width, width, kernel, padding=kernel // 2, bias=False)
+
+    def forward(self, rows: Rows) -> Rows:
+        out: Tensor = self.conv(rows.mT).mT
+        return out
+
+
+class Recurrence(nn.Module):
+    """A recurrence from left to right, by a plain RNN (tanh) or a GRU; the output of each token is the state after it.
+
+    >>> import torch
+    >>> layer = Recurrence(width=8, cell="gru")
+    >>> layer(torch.ones(2, 5, 8)).allclose(torch.stack(list(layer.walk(torch.ones(2, 5, 8))), 1), atol=1e-6)
+    True
+    """
+
+    def __init__(self, width: int, cell: str) -> None:
+        super().__init__()
+        if cell not in CELLS:
+            raise RegardError(f"Recurrence cell must be one of {', '.join(map(repr, CELLS))}, got {cell!r}.")
+        self.rnn = CELLS[cell](width, width, batch_first=True, bias=False)
+
+    def forward(self, rows: Rows) -> Rows:
+        out, _ = self.rnn(rows)
+        return out  # type: ignore[no-any-return]
+
+    def walk(self, rows: Rows) -> Iterator[Float[Tensor, "batch width"]]:
+        """The state after each step, one token at a time."""
+        state: Tensor | None = None
+        for token in rows.split(1, 1):
+            out, state = self.rnn(token, state)
+            yield out[:, 0]
+
+
+class WindowedAttention(nn.Module):
+    """Self-attention in which a token regards `window // 2` neighbours on either side and itself.
+
+    >>> import torch
+    >>> WindowedAttention(width=8, heads=2, window=4)(torch.ones(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, width: int, heads: int, window: int) -> None:
+        super().__init__()
+        if window < 2:
+            raise RegardError(f"WindowedAttention window must be at least 2, got {window}.")
+        self.attention = SelfAttention(width, heads)
+        self.mask = Window(window // 2, window // 2)
+
+    def forward(self, rows: Rows) -> Rows:
+        out: Tensor = self.attention(rows, mask=self.mask)
+        return out
+
+
+class LinearAttention(nn.Module):
+    """Self-attention by features, φ(Q)·(φ(K)ᵀV) over φ(Q)·Σφ(K): no pair of tokens is ever met one by one.
+
+    >>> import torch
+    >>> LinearAttention(width=8, heads=2)(torch.ones(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+
+    The same numbers as `attend` with the score `Feature()` and the weigher `Sum()`, which meets all pairs.
+    https://arxiv.org/abs/2006.16236
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if heads < 1 or width % heads:
+            raise RegardError(f"LinearAttention width={width} must be a multiple of heads={heads}.")
+        self.heads = heads
+        self.score = Feature()
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, rows: Rows) -> Rows:
+        made = apply_together((self.W_q, self.W_k, self.W_v), rows)
+        query, key, value = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in made)
+        query, key = self.score.features(query), self.score.features(key)
+        total = (query * key.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+        out = query @ (key.mT @ value) / total
+        mixed: Tensor = self.W_o(out.transpose(1, 2).flatten(2))
+        return mixed
 
 
 @dataclass(frozen=True)
@@ -45,23 +141,18 @@ class Kind:
     label: str
     build: Callable[[Dimensions], nn.Module]
     mixing: Callable[[Dimensions, int], int] | None
-    projecting: Callable[[Dimensions, int], int]
     powers: Mapping[str, int]
     path: Callable[[Dimensions, int], int]
     textbook: tuple[str, str, str]
     path_text: str = "formula"
+    projecting: Callable[[Dimensions, int], int] = lambda dims, n: 0
     is_recurrent: bool = False
     has_heads: bool = False
 
 
-def _reach(radius: int, n: int) -> int:
+def _count_layers(radius: int, n: int) -> int:
     """Layers until the last of n tokens has seen the first, where each layer sees `radius` further."""
     return max(-(-(n - 1) // radius), 1)
-
-
-def _project(dims: Dimensions, n: int) -> int:
-    """Queries, keys, values and the way out."""
-    return 8 * n * dims.width**2
 
 
 ATTENTION = Kind(
@@ -69,58 +160,53 @@ ATTENTION = Kind(
     label="self-attention",
     build=lambda dims: SelfAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * n * dims.width,
-    projecting=_project,
+    # queries, keys, values and the way out
+    projecting=lambda dims, n: 8 * n * dims.width**2,
     powers={"n": 2, "d": 1},
     path=lambda dims, n: 1,
-    textbook=("n²·d", "1", "1"),
     path_text="1",
+    textbook=("n²·d", "1", "1"),
     has_heads=True,
 )
-WINDOWED = Kind(
+WINDOWED = replace(
+    ATTENTION,
     name="windowed",
     label="windowed attention",
     build=lambda dims: WindowedAttention(dims.width, dims.heads, dims.window),
     mixing=None,
-    projecting=_project,
     powers={"n": 1, "d": 1},
-    path=lambda dims, n: _reach(dims.window // 2, n),
-    textbook=("w·n·d", "1", "n/w"),
+    path=lambda dims, n: _count_layers(dims.window // 2, n),
     path_text="⌈(n−1)/⌊w/2⌋⌉",
-    has_heads=True,
+    textbook=("w·n·d", "1", "n/w"),
 )
-LINEAR = Kind(
+LINEAR = replace(
+    ATTENTION,
     name="linear",
     label="linear attention",
     build=lambda dims: LinearAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * dims.width**2 // dims.heads,
-    projecting=_project,
     powers={"n": 1, "d": 2},
-    path=lambda dims, n: 1,
     textbook=("n·d²", "1", "1"),
-    path_text="1",
-    has_heads=True,
 )
 CONV = Kind(
     name="conv",
     label="convolution",
     build=lambda dims: Convolution(dims.width, dims.kernel),
     mixing=lambda dims, n: 2 * dims.kernel * n * dims.width**2,
-    projecting=lambda dims, n: 0,
     powers={"n": 1, "d": 2, "k": 1},
-    path=lambda dims, n: _reach(dims.kernel // 2, n),
-    textbook=("k·n·d²", "1", "n/k"),
+    path=lambda dims, n: _count_layers(dims.kernel // 2, n),
     path_text="⌈2(n−1)/(k−1)⌉",
+    textbook=("k·n·d²", "1", "n/k"),
 )
 RNN = Kind(
     name="rnn",
     label="plain RNN",
     build=lambda dims: Recurrence(dims.width, "rnn"),
     mixing=lambda dims, n: 4 * n * dims.width**2,
-    projecting=lambda dims, n: 0,
     powers={"n": 1, "d": 2},
     path=lambda dims, n: n,
-    textbook=("n·d²", "n", "n"),
     path_text="n",
+    textbook=("n·d²", "n", "n"),
     is_recurrent=True,
 )
 GRU = replace(
@@ -130,7 +216,17 @@ GRU = replace(
     build=lambda dims: Recurrence(dims.width, "gru"),
     mixing=lambda dims, n: 12 * n * dims.width**2,
 )
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (CONV, RNN, GRU, ATTENTION, WINDOWED, LINEAR)}
+
+
+def load_kinds() -> dict[str, Kind]:
+    """Those of other installed packages (entry points `regard.kinds`)."""
+    kinds = {name: load(reference) for name, reference in find_plugins("kinds").items()}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(kind, Kind) or kind.name != name]:
+        raise RegardError(f"entry point regard.kinds {wrong[0]} must be a Kind of that name: mend what declares it.")
+    return kinds
+
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (CONV, RNN, GRU, ATTENTION, WINDOWED, LINEAR)} | load_kinds()
 
 
 def count_parameters(kind: Kind, dims: Dimensions) -> int:
@@ -139,9 +235,13 @@ def count_parameters(kind: Kind, dims: Dimensions) -> int:
     >>> {name: count_parameters(kind, Dimensions(width=8)) // 8**2 for name, kind in KINDS.items()}
     {'conv': 3, 'rnn': 2, 'gru': 6, 'attention': 4, 'windowed': 4, 'linear': 4}
     """
-    # on no device: nothing is drawn for weights that only count
+    return count_weights(lambda: kind.build(dims))
+
+
+def count_weights(build: Callable[[], nn.Module]) -> int:
+    """How many numbers a model learns that is built on no device: nothing is drawn for weights that only count."""
     with torch.device("meta"):
-        return sum(weight.numel() for weight in kind.build(dims).parameters())
+        return sum(weight.numel() for weight in build().parameters())
 
 
 def match_width(kind: Kind, dims: Dimensions, wanted: int) -> Dimensions:
@@ -157,3 +257,10 @@ def match_width(kind: Kind, dims: Dimensions, wanted: int) -> Dimensions:
     guess = dims.width * (wanted / count_parameters(kind, dims)) ** 0.5
     width = max(round(guess / step), 1) * step
     return replace(dims, width=width)
+
+
+def match_attention(kind: Kind, dims: Dimensions, settings: Settings) -> Dimensions:
+    """The sizes at which a kind is set beside self-attention of these: the same, or those of as many parameters."""
+    if not settings.has_equal_parameters:
+        return dims
+    return match_width(kind, dims, count_parameters(ATTENTION, dims))

@@ -6,15 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from regard.compare.kinds import Dimensions
+from regard.compare.registry import list_parts
 from regard.core import RegardError
 
-# in the order they are measured: what is certain first, what takes long last
-PARTS = ("operations", "steps", "paths", "cost", "recall", "order", "digits")
 # told how much of a part is done, from 0 to 1
 Advance = Callable[[float], None]
 # of a first look: the longest of time and memory, and the seconds it may measure, so that all is done in a minute
 QUICK, QUICK_SECONDS = 512, 44.0
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The sizes of a layer: d, k, and what attention has beside them."""
+
+    width: int = 64
+    kernel: int = 3
+    heads: int = 4
+    window: int = 32
 
 
 @dataclass(frozen=True)
@@ -40,35 +48,31 @@ class Settings:
     seed: int = 0
     is_quick: bool = False
     seconds: float | None = None
-    parts: tuple[str, ...] = PARTS
+    parts: tuple[str, ...] = field(default_factory=lambda: tuple(list_parts()))
 
     def __post_init__(self) -> None:
         for name in ("lengths", "widths", "kernels", "batches"):
-            object.__setattr__(self, name, _check_numbers(name, getattr(self, name)))
-        for name in ("width", "heads", "window", "kernel"):
-            _check_number(name, getattr(self.dims, name), 1)
+            object.__setattr__(self, name, _sort_numbers(name, getattr(self, name)))
+        for name, number in asdict(self.dims).items():
+            _check_number(name, number, 1)
+        _check_number("seed", self.seed, 0)
         if len(self.lengths) < 3:
             raise RegardError(f"lengths must be at least three, to fit a power to, got {list(self.lengths)}.")
-        for kernel in (self.dims.kernel, *self.kernels):
-            if kernel < 3 or kernel % 2 == 0:
-                raise RegardError(f"a kernel must be odd and at least 3, to reach its neighbours, got {kernel}.")
+        if wrong := [k for k in (self.dims.kernel, *self.kernels) if k < 3 or k % 2 == 0]:
+            raise RegardError(f"a kernel must be odd and at least 3, to reach its neighbours, got {wrong[0]}.")
         if self.dims.window < 2:
             raise RegardError(f"window must be at least 2, got {self.dims.window}.")
-        for width in (self.dims.width, *self.widths):
-            if width % self.dims.heads:
-                raise RegardError(f"width {width} must be a multiple of heads={self.dims.heads}, which share it.")
-        _check_number("seed", self.seed, 0)
+        if wrong := [width for width in (self.dims.width, *self.widths) if width % self.dims.heads]:
+            raise RegardError(f"width {wrong[0]} must be a multiple of heads={self.dims.heads}, which share it.")
         if self.seed >= 2**32:
             raise RegardError(f"seed must be below 2**32, got {self.seed}.")
         if self.seconds is not None and not (isinstance(self.seconds, int | float) and 0 < self.seconds < float("inf")):
             raise RegardError(f"seconds must be a number above 0, or None for no limit, got {self.seconds!r}.")
-        unknown = [part for part in self.parts if part not in PARTS]
+        unknown = [str(part) for part in self.parts if part not in list_parts()]
         if unknown or not self.parts:
-            raise RegardError(
-                f"parts must be some of {', '.join(PARTS)}, got {', '.join(map(str, unknown)) or 'none'}."
-            )
+            raise RegardError(f"parts must be some of {', '.join(list_parts())}, got {', '.join(unknown) or 'none'}.")
         # whatever order they were named in
-        object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
+        object.__setattr__(self, "parts", tuple(part for part in list_parts() if part in self.parts))
 
     def quicken(self) -> Self:
         """Less of everything, for a first look; lengths above 512 go, unless that leaves too few.
@@ -76,9 +80,8 @@ class Settings:
         What a slow machine cannot measure in 44 seconds is left out; with the report it is a minute.
         """
         short = tuple(n for n in self.lengths if n <= QUICK)
-        return replace(
-            self, is_quick=True, seconds=QUICK_SECONDS, lengths=short if len(short) > 2 else self.lengths
-        )  # fmt: skip
+        lengths = short if len(short) > 2 else self.lengths
+        return replace(self, is_quick=True, seconds=QUICK_SECONDS, lengths=lengths)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it.
@@ -89,7 +92,7 @@ class Settings:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
-def _check_numbers(name: str, numbers: Any) -> tuple[int, ...]:
+def _sort_numbers(name: str, numbers: Any) -> tuple[int, ...]:
     """The numbers once each, the smallest first."""
     if isinstance(numbers, str) or not isinstance(numbers, Sequence) or not numbers:
         raise RegardError(f"{name} must be a list of whole numbers, got {numbers!r}.")

@@ -1,1 +1,1 @@
-"""What was measured, as tables, paragraphs, pictures and a page."""
+"""How numbers are written and drawn, whatever part they are of."""

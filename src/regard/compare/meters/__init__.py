@@ -1,0 +1,1 @@
+"""What parts measure with: sizes to walk, clocks, an account of memory, fits, and models that learn."""
