@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from examples.own.own.parameters import PARAMETERS
 from regard import RegardError
 from regard.compare import registry
 from regard.compare.comparison import Comparison, find_kept, measure
@@ -12,7 +13,6 @@ from regard.compare.kinds import KINDS
 from regard.compare.part import find_part
 from regard.compare.registry import PARTS, list_parts
 from regard.compare.settings import Settings
-from tests.compare.parameters import PARAMETERS
 
 PAIR = {name: KINDS[name] for name in ("conv", "gru")}
 
@@ -29,7 +29,7 @@ def declare(monkeypatch):
 
 @pytest.fixture
 def declared(declare):
-    declare(parameters="tests.compare.parameters:PARAMETERS")
+    declare(parameters="examples.own.own.parameters:PARAMETERS")
     return Settings(parts=("paths", "parameters"), widths=(8, 16)).quicken()
 
 
@@ -66,7 +66,7 @@ def test_a_part_of_another_package_is_kept(declared, tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tests.compare.parameters.PARAMETERS", replace(PARAMETERS, measure=stop))
+    monkeypatch.setattr("examples.own.own.parameters.PARAMETERS", replace(PARAMETERS, measure=stop))
     assert measure(declared, PAIR, keep=keep) == found
 
 
@@ -86,9 +86,9 @@ def test_numbers_of_a_part_that_is_not_installed_are_refused_by_name(declared, d
 @pytest.mark.parametrize(
     ("name", "reference", "said"),
     [
-        ("other", "tests.compare.parameters:PARAMETERS", "must be a Part of that name"),
-        ("parameters", "tests.compare.parameters:measure_parameters", "must be a Part of that name"),
-        ("cost", "tests.compare.parameters:PARAMETERS", "has the name of a part of regard"),
+        ("other", "examples.own.own.parameters:PARAMETERS", "must be a Part of that name"),
+        ("parameters", "examples.own.own.parameters:measure_parameters", "must be a Part of that name"),
+        ("cost", "examples.own.own.parameters:PARAMETERS", "has the name of a part of regard"),
     ],
 )
 def test_what_is_declared_wrongly_is_named(declare, name, reference, said):

@@ -151,6 +151,15 @@ def test_nodes_are_labelled_scored_and_looked_at(runs, say, tmp_path):
     assert "leave 'x' out" in say("look", runs["karate"], "x")[1]
 
 
+def test_its_part_is_in_the_comparison(say, tmp_path):
+    given = ("--parts", "parameters", "--widths", "8,16", "--out", tmp_path / "a.html")
+    out, _ = say("compare", *given)
+    assert re.search(r"^convolution +8 +192 *$", out, re.M)
+    assert "The most are learned by GRU: 1,536 at d = 16." in (tmp_path / "a.html").read_text()
+    numbers = json.loads((tmp_path / "a.json").read_text())["parts"]["parameters"]["rows"]
+    assert {"kind": "attention", "d": 16, "numbers": 4 * 16**2} in numbers
+
+
 def test_without_the_package_its_runs_are_refused_by_name(runs, say, own, monkeypatch):
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(own)])
     forget()
