@@ -28,6 +28,26 @@ TURNED: dict[str, Any] = {**SMALL, "position": "rotary", "attention_dropout": 0.
 FIXED = ("vocab_size", "labels", "head", "kind", "num_characters", "pad_id", "inputs", "input_size")
 
 
+def make_recipes(**own: Any) -> dict[str, dict[str, Any]]:
+    """A recipe for every model, the same for all, and the usual one for fine-tuning a BERT.
+
+    >>> make_recipes(warmup=100)["gru"]
+    {'lr': 0.001, 'schedule': 'cosine', 'warmup': 100}
+    """
+    bert = {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4}
+    return {name: {"lr": 1e-3, "schedule": "cosine", **own} for name in MODELS} | {"bert": bert}
+
+
+def make_styles(**drops: Any) -> dict[str, dict[str, Any]]:
+    """Settings of every model for few examples, with these dropout rates.
+
+    >>> make_styles(dropout=0.3)["cnn"]
+    {'scales_embedding': False, 'start_std': 0.1, 'dropout': 0.3, 'norm_first': True}
+    """
+    small = {**SMALL, **drops}
+    return {"attention": {**TURNED, **drops}, "gru": small, "cnn": {**small, "norm_first": True}}
+
+
 @dataclass(frozen=True)
 class EncoderJob(TextJob):
     """All settings that decide how an encoder is trained; `dataclasses.asdict` of it is JSON.

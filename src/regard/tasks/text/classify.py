@@ -15,7 +15,7 @@ from regard.data.lines import TSV
 from regard.data.scripts import is_unspaced
 from regard.data.split import Split
 from regard.tasks.reading.corpus import TextExamples
-from regard.tasks.reading.encoder_job import MODELS, SMALL, TURNED, EncoderJob
+from regard.tasks.reading.encoder_job import EncoderJob, make_recipes, make_styles
 from regard.tasks.training.examples import SHARED, Examples, Fits
 
 # a few thousand texts are soon known by heart: most of each is hidden in turn
@@ -84,15 +84,8 @@ class ClassifyJob(EncoderJob):
 
     task: ClassVar[str] = "classify"
     head: ClassVar[str] = "classes"
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        name: {"lr": 1e-3, "warmup": 100, "schedule": "cosine", "average": 0.99} for name in MODELS
-    } | {
-        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
-    }
-
-    styles: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {**TURNED, **DROPS}, "gru": {**SMALL, **DROPS}, "cnn": {**SMALL, **DROPS, "norm_first": True},
-    }  # fmt: skip
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = make_recipes(warmup=100, average=0.99)
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = make_styles(**DROPS)
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "characters" if is_unspaced(texts) else "words"

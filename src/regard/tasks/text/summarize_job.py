@@ -11,7 +11,7 @@ from regard.data.grammar import split_short
 from regard.data.pairs import Pairs
 from regard.data.split import Split
 from regard.tasks.reading.corpus import PHRASEBOOK
-from regard.tasks.reading.encoder_job import MODELS, EncoderJob
+from regard.tasks.reading.encoder_job import EncoderJob, make_recipes
 from regard.tasks.reading.pairs import PairCorpus
 from regard.tasks.text.tag import TagJob
 from regard.tasks.text.translate_job import TranslateJob
@@ -52,12 +52,7 @@ class SummarizeJob(EncoderJob):
     trainer: ClassVar[str] = "regard.tasks.text.summarize:prepare_summarizer"
     head: ClassVar[str] = "tags"
     is_worded: ClassVar[bool] = True
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.99} for name in MODELS
-    } | {
-        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
-    }
-
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = make_recipes(warmup=150, average=0.99)
     styles: ClassVar[Mapping[str, dict[str, Any]]] = TagJob.styles
 
     def part(self) -> Split:

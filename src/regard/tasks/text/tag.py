@@ -12,7 +12,7 @@ from regard.data.grammar import split_tagged
 from regard.data.split import Split
 from regard.data.tagged import read_tagged
 from regard.tasks.reading.corpus import TextExamples
-from regard.tasks.reading.encoder_job import MODELS, SMALL, TURNED, EncoderJob
+from regard.tasks.reading.encoder_job import EncoderJob, make_recipes, make_styles
 from regard.tasks.training.examples import SHARED, Examples, Fits
 
 # most words of a treebank are rare: few are learned by heart, and how they are written tells the rest
@@ -61,15 +61,8 @@ class TagJob(EncoderJob):
     task: ClassVar[str] = "tag"
     head: ClassVar[str] = "tags"
     is_worded: ClassVar[bool] = True
-    recipes: ClassVar[Mapping[str, dict[str, Any]]] = {
-        name: {"lr": 1e-3, "warmup": 150, "schedule": "cosine", "average": 0.995} for name in MODELS
-    } | {
-        "bert": {"lr": 5e-5, "warmup": 100, "schedule": "linear", "epochs": 4},
-    }
-
-    styles: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "attention": {**TURNED, **DROPS}, "gru": {**SMALL, **DROPS}, "cnn": {**SMALL, **DROPS, "norm_first": True},
-    }  # fmt: skip
+    recipes: ClassVar[Mapping[str, dict[str, Any]]] = make_recipes(warmup=150, average=0.995)
+    styles: ClassVar[Mapping[str, dict[str, Any]]] = make_styles(**DROPS)
 
     def choose_kind(self, texts: Sequence[Any]) -> str:
         return "spaces"
