@@ -191,6 +191,14 @@ def test_powers_and_formulas_are_of_one_mind():
 def test_kinds_of_other_packages_are_found_by_their_names(monkeypatch):
     monkeypatch.setattr(kinds, "find_plugins", lambda group: {"conv": "regard.compare.kinds:CONV"})
     assert kinds.load_kinds() == {"conv": KINDS["conv"]}
-    monkeypatch.setattr(kinds, "find_plugins", lambda group: {"other": "regard.compare.kinds:CONV"})
-    with pytest.raises(RegardError, match=r"entry point regard\.kinds other must be a Kind of that name"):
+
+
+@pytest.mark.parametrize(("name", "value"), [("other", "CONV"), ("conv", "Convolution")])
+def test_what_is_declared_wrongly_is_named(monkeypatch, name, value):
+    monkeypatch.setattr(kinds, "find_plugins", lambda group: {name: f"regard.compare.kinds:{value}"})
+    with pytest.raises(RegardError) as error:
         kinds.load_kinds()
+    assert str(error.value) == (
+        f"entry point regard.kinds {name}=regard.compare.kinds:{value} must be a Kind of that name: mend or remove the"
+        " package that declares it."
+    )

@@ -83,15 +83,22 @@ def test_numbers_of_a_part_that_is_not_installed_are_refused_by_name(declared, d
     assert list(Comparison.load(place).parts) == ["paths"]
 
 
-@pytest.mark.parametrize(
-    ("name", "reference", "said"),
-    [
-        ("other", "examples.own.own.parameters:PARAMETERS", "must be a Part of that name"),
-        ("parameters", "examples.own.own.parameters:measure_parameters", "must be a Part of that name"),
-        ("cost", "examples.own.own.parameters:PARAMETERS", "has the name of a part of regard"),
-    ],
-)
-def test_what_is_declared_wrongly_is_named(declare, name, reference, said):
-    declare(**{name: reference})
-    with pytest.raises(RegardError, match=f"entry point regard.compare {name} {said}"):
+@pytest.mark.parametrize(("name", "value"), [("other", "PARAMETERS"), ("parameters", "measure_parameters")])
+def test_what_is_declared_wrongly_is_named(declare, name, value):
+    declare(**{name: f"examples.own.own.parameters:{value}"})
+    with pytest.raises(RegardError) as error:
         find_part(name)
+    assert str(error.value) == (
+        f"entry point regard.compare {name}=examples.own.own.parameters:{value} must be a Part of that name: mend or"
+        " remove the package that declares it."
+    )
+
+
+def test_the_name_of_a_part_of_regard_is_taken(declare):
+    declare(cost="examples.own.own.parameters:PARAMETERS")
+    with pytest.raises(RegardError) as error:
+        find_part("cost")
+    assert str(error.value) == (
+        "entry point regard.compare cost=examples.own.own.parameters:PARAMETERS must have another name, which no part"
+        " of regard has: mend or remove the package that declares it."
+    )

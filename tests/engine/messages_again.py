@@ -16,7 +16,8 @@ from regard.bias import Alibi, Relative
 from regard.core import Score
 from regard.mask import Causal, Window
 from regard.weigh import Entmax
-from tests.engine.messages import FUSED, KEY, META, QUERY, VALUE, on_cuda, rows, terms
+from tests.engine.messages import KEY, META, QUERY, VALUE, rows, terms
+from tests.engine.messages_backends import FUSED, on_cuda
 
 NESTED = (
     "query must be a dense tensor, got a nested one: pad it (torch.nested.to_padded_tensor), and say how long each"

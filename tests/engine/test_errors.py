@@ -13,11 +13,13 @@ import regard
 from regard import RegardError, attend, explain
 from regard.engine.backends import compiled, fused, sdpa
 from tests.engine import test_wrong_kinds
-from tests.engine.messages import KEY, QUERY, VALUE, on_cuda
+from tests.engine.messages import KEY, QUERY, VALUE
 from tests.engine.messages import MESSAGES as OF_CALLS
 from tests.engine.messages_again import MESSAGES as OF_RECOMPUTATION
+from tests.engine.messages_backends import MESSAGES as OF_BACKENDS
+from tests.engine.messages_backends import on_cuda
 
-MESSAGES = [*OF_CALLS, *OF_RECOMPUTATION]
+MESSAGES = [*OF_CALLS, *OF_BACKENDS, *OF_RECOMPUTATION]
 SRC = pathlib.Path(regard.__file__).parent
 NO_COMPILER = (
     "backend='compiled' cannot take this call: torch.compile needs a C++ compiler (g++ or clang++) on the PATH."

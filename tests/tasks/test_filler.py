@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard import RegardError
 from regard.data.wordpiece import SPECIAL, WordPiece
 from regard.models.encoder import Config, Encoder
 from regard.tasks.reading.vocabulary import Lexicon
-from regard.tasks.text.filler import Filler
+from regard.tasks.text.filler import Filler, score_filler
 from tests.tasks.reading import LOUD
 
 pytest.importorskip("tokenizers")
@@ -49,3 +50,10 @@ def test_a_model_in_training_guesses_the_same(filler):
 def test_no_more_is_read_than_there_are_positions(filler):
     config = Config(filler.lexicon.vocab_size, head="words", position="learned", max_len=4, **LOUD)
     assert Filler(Encoder(config), filler.lexicon, 99).max_length == 4
+
+
+def test_a_model_without_a_head_has_no_scores(filler, tmp_path):
+    Encoder(Config(filler.lexicon.vocab_size, head="none", **LOUD)).save_pretrained(tmp_path)
+    with pytest.raises(RegardError) as error:
+        score_filler(tmp_path, [("the cats",)])
+    assert str(error.value) == f"{tmp_path} has no head that answers: name a run that was trained for a task."

@@ -15,7 +15,8 @@ from regard.tasks.reading.encoder_job import MODELS, EncoderJob
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classify import ClassifyJob, LabelledCorpus
 from regard.tasks.text.tag import TaggedCorpus, TagJob
-from regard.tasks.training.job import check_changes
+from regard.tasks.training.examples import Examples
+from regard.tasks.training.job import TrainingJob, check_changes
 from tests.tasks.reading import LABELLED, MOODS, TAGGED, TAGS, TINY, build, make, mood_job, read_pieces, tag_job
 
 pytest.importorskip("tokenizers")
@@ -69,6 +70,17 @@ def test_wrong_changes_are_named():
     assert refuse(make(TagJob, num_heads=3).build, lexicon, TAGS) == (
         "Config num_hiddens=8 must be a multiple of num_heads=3."
     )
+
+
+def test_what_a_task_of_ones_own_leaves_out_is_named():
+    class OwnJob(TrainingJob):
+        task = "own"
+
+    assert refuse(OwnJob().list_settings) == (
+        "own has no settings of its model to change: leave --set and --settings out."
+    )
+    assert refuse(OwnJob().part) == "no examples come with regard: name some (--data)."
+    assert refuse(Examples().read, ("",), "test") == "no examples come with regard: name some (--data)."
 
 
 def test_a_model_beyond_all_memory_is_one_line():

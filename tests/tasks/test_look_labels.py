@@ -12,7 +12,7 @@ from regard.data.words import cut_words
 from regard.models.encoder import Config, Encoder
 from regard.tasks.looks.best_head import find_best_head
 from regard.tasks.looks.look import look_at
-from regard.tasks.looks.of_encoder import look_at_class, look_at_tags, look_at_words
+from regard.tasks.looks.of_encoder import look_at_class, look_at_summary, look_at_tags, look_at_words
 from regard.tasks.reading.vocabulary import Lexicon
 from regard.tasks.text.classifier import Classifier
 from regard.tasks.text.filler import Filler
@@ -271,3 +271,13 @@ def test_runs_without_weights():
     first = look_at_class(Classifier(build("classes", framed, pooling="first"), framed), "the cat")
     assert first.tokens["text"].labels == ("<bos>", "the", " cat")
     assert first.tokens["text"].special == (True, False, False)
+
+
+@pytest.mark.parametrize(("name", "given"), [("target", "the cat"), ("beam", 2)])
+def test_words_that_are_kept_are_not_written_anew(name, given):
+    lexicon = read("spaces")
+    config = Config(lexicon.vocab_size, head="tags", labels=("drop", "keep"), **SIZES)
+    summarizer = Summarizer(Encoder(config).eval(), lexicon)
+    with pytest.raises(RegardError) as error:
+        look_at_summary(summarizer, TEXTS[0], **{name: given})
+    assert str(error.value) == f"look {name} is not for a run that keeps and drops words: leave it out."

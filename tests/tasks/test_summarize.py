@@ -99,7 +99,9 @@ def test_scores_of_a_validation_by_hand(make, is_framed):
     with torch.no_grad():
         found = task.validate(model, CPU.launch())
     # each sentence alone, by what is said to a user
-    assert refuse(Summarizer, model) == "Summarizer needs the lexicon by which its Encoder reads, got none."
+    for wrong in (model, torch.nn.Identity()):
+        said = f"Summarizer needs the lexicon by which its {type(wrong).__name__} reads, got none."
+        assert refuse(Summarizer, wrong) == said
     summarizer = Summarizer(model, lexicon)
     texts = [" ".join(words) for words, _ in parts.valid]
     pairs = []

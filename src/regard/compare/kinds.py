@@ -220,9 +220,14 @@ GRU = replace(
 
 def load_kinds() -> dict[str, Kind]:
     """Those of other installed packages (entry points `regard.kinds`)."""
-    kinds = {name: load(reference) for name, reference in find_plugins("kinds").items()}
-    if wrong := [name for name, kind in kinds.items() if not isinstance(kind, Kind) or kind.name != name]:
-        raise RegardError(f"entry point regard.kinds {wrong[0]} must be a Kind of that name: mend what declares it.")
+    kinds = {}
+    for name, reference in find_plugins("kinds").items():
+        kinds[name] = load(reference)
+        if not isinstance(kinds[name], Kind) or kinds[name].name != name:
+            raise RegardError(
+                f"entry point regard.kinds {name}={reference} must be a Kind of that name: mend or remove the package"
+                " that declares it."
+            )
     return kinds
 
 

@@ -91,11 +91,15 @@ def find_part(name: str) -> Part:
     >>> find_part("steps").title
     'Sequential steps'
     """
-    if name not in list_parts():
+    parts = list_parts()
+    if name not in parts:
         raise RegardError(
-            f"no part is called {name[:40]!r}: regard has {', '.join(list_parts())}; install the package that has it."
+            f"no part is called {name[:40]!r}: regard has {', '.join(parts)}; install the package that has it."
         )
-    part = load(list_parts()[name])
+    part = load(parts[name])
     if not isinstance(part, Part) or part.name != name:
-        raise RegardError(f"entry point regard.compare {name} must be a Part of that name: mend what declares it.")
+        raise RegardError(
+            f"entry point regard.compare {name}={parts[name]} must be a Part of that name: mend or remove the package"
+            " that declares it."
+        )
     return part

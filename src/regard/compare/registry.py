@@ -25,5 +25,9 @@ def list_parts() -> dict[str, str]:
     """
     others = find_plugins("compare")
     if taken := PARTS.keys() & others:
-        raise RegardError(f"entry point regard.compare {min(taken)} has the name of a part of regard: rename it.")
+        name = min(taken)
+        raise RegardError(
+            f"entry point regard.compare {name}={others[name]} must have another name, which no part of regard has:"
+            " mend or remove the package that declares it."
+        )
     return {**PARTS, **others}

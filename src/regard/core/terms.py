@@ -105,6 +105,11 @@ def unsettled(term: Term, field: str) -> RegardError:
     return RegardError(f"{term} has no {field} before a call is known: give it, or call {term}.settle(sizes).")
 
 
+def rowless(score: Score) -> RegardError:
+    """The error about a score that says it is a dot product, and gives no rows for it."""
+    return RegardError(f"{score} must have rows from as_dot(), since its is_dot says so: got None.")
+
+
 def read_fields(cls: type[Term]) -> None:
     """Read the fields of a class and its subclasses, before a compiler asks for them."""
     cls._read = list_fields(cls)

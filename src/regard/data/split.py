@@ -59,10 +59,14 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
     for part in Split._fields:
         mask = list(masks.get(part, ()))  # type: ignore[call-overload]
         if mask and len(mask) != len(source):
-            raise RegardError(f"the mask of {part} must be of all {len(source)}, got {len(mask)}.")
+            raise RegardError(f"the mask of {part} must have {len(source)} entries, one for each, got {len(mask)}.")
         found[part] = [number for number, is_in in enumerate(mask) if is_in]
-    if both := set(found["train"]).intersection(found["valid"] + found["test"]):
-        raise RegardError(f"masks must not share what is learned from with the other parts, all have {min(both)}.")
+    for part in ("valid", "test"):
+        if both := set(found["train"]).intersection(found[part]):
+            raise RegardError(
+                f"the mask of {part} must have none that train learns from, and both have {min(both)}: take it out of"
+                " one."
+            )
     return Split(*(Subset(source, numbers, is_whole=True) for numbers in found.values()))
 
 

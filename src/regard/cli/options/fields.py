@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import MISSING, field, fields, make_dataclass
+from inspect import formatannotation
 from typing import Annotated, Any, get_type_hints
 
 from regard.cli.options.spread import Some
@@ -27,7 +28,10 @@ def make_options(kind: type[Any], without: Container[str] = ()) -> type[Any]:
             continue
         inner = next((x for x in METAVARS if hints[one.name] in (x, x | None)), hints[one.name])
         if inner not in METAVARS:
-            raise RegardError(f"{kind.__name__} {one.name} must be int, float, str or bool to be an option: {inner}.")
+            raise RegardError(
+                f"{kind.__name__} {one.name} must be int, float, str or bool to be an option,"
+                f" got {formatannotation(inner)}: declare it as a plain field, not by setting."
+            )
         option = _describe(one, inner)
         made.append((one.name, Annotated[inner | None, option], field(default=None)))
     return make_dataclass(f"{kind.__name__}Options", made, frozen=True)

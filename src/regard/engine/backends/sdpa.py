@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.core import RegardError, Tile
+from regard.core import Tile
+from regard.core.terms import rowless
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
@@ -169,7 +170,7 @@ def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float
         score = call.score.with_tensors([t.to(wide) for t in call.score.tensors])
         rows = score.as_dot(query.to(wide), key.to(wide))
     if rows is None:
-        raise RegardError(f"{call.score} must have rows from as_dot(), since its is_dot says so: got None.")
+        raise rowless(call.score)
     return rows if is_plain else (rows[0].to(dtype), rows[1].to(dtype), rows[2])
 
 

@@ -69,8 +69,8 @@ class Summarizer:
     """
 
     def __init__(self, model: Encoder | Translator, lexicon: Lexicon | None = None) -> None:
-        if isinstance(model, Encoder) and lexicon is None:
-            raise RegardError("Summarizer needs the lexicon by which its Encoder reads, got none.")
+        if not isinstance(model, Translator) and lexicon is None:
+            raise RegardError(f"Summarizer needs the lexicon by which its {type(model).__name__} reads, got none.")
         self.model, self.lexicon = model, lexicon
 
     @classmethod

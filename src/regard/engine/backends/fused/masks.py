@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from regard.core import Mask, Sizes, Tile
 from regard.core.masks import And
+from regard.core.terms import unsettled
 from regard.mask import Causal, Document, Full, Grid, Lengths, Window
 from regard.mask.document import find_reach
 
@@ -83,7 +84,9 @@ def _list_parts(mask: Mask) -> list[Mask]:
 def _take_diagonal(marks: Marks, part: Causal | Window) -> bool:
     before, after = (part.before, part.after) if isinstance(part, Window) else (None, 0)
     place = part.offset
-    assert place is not None, "settled masks have an offset"
+    if place is None:
+        # what a mask of another package settled to
+        raise unsettled(part, "offset")
     if isinstance(place, Tensor):
         if marks.after is not None:
             return False
@@ -105,7 +108,8 @@ def _near(number: int) -> int:
 
 
 def _list_ends(part: Document) -> dict[str, Tensor]:
-    assert part.query_segments is not None, "settled documents have query segments"
+    if part.query_segments is None:
+        raise unsettled(part, "query_segments")
     mine, theirs = part.query_segments.long().contiguous(), part.segments.long().contiguous()
     first, last = (x.to(torch.int32) for x in find_reach(theirs, mine))
     top, bottom = (x.to(torch.int32) for x in find_reach(mine, theirs))

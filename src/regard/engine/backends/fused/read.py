@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.bias import Alibi, Dense, Relative
 from regard.core import Score
+from regard.core.terms import rowless, unsettled
 from regard.engine.backends.fused.masks import count_bytes, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.call import Call
@@ -117,10 +118,12 @@ def _read_bias(call: Call, recipe: Recipe, tensors: dict[str, Tensor]) -> tuple[
     if isinstance(bias, Dense):
         return replace(recipe, bias="dense"), bias.values
     if isinstance(bias, Alibi):
-        assert bias.offset is not None, "settled biases have an offset"
+        if bias.offset is None:
+            raise unsettled(bias, "offset")
         return replace(recipe, bias="slopes", place=bias.offset), bias.slopes
     if isinstance(bias, Relative):
-        assert bias.offset is not None, "settled biases have an offset"
+        if bias.offset is None:
+            raise unsettled(bias, "offset")
         ahead = torch.arange(1 - s.n, s.m, device=s.device) - bias.offset
         tensors["buckets"] = bias.bucket(ahead).to(torch.int32)
         return replace(recipe, bias="buckets"), bias.table
@@ -159,7 +162,8 @@ def _read_score(
         weight = torch.ones(1, 1, device=query.device)
     else:
         rows = wide.as_dot(query.float(), key.float())
-        assert rows is not None, "refuse lets only what has a kernel through"
+        if rows is None:
+            raise rowless(score)
         left, right = rows[0].to(query.dtype), rows[1].to(query.dtype)
         recipe, weight = replace(recipe, scale=rows[2]), None
     if hides:
