@@ -13,7 +13,6 @@ from torch import Tensor
 from regard.core.bits import draw_seed
 from regard.engine.call import Call
 from regard.engine.check import Terms, check_call
-from regard.engine.double_backward import differentiate_by
 from regard.engine.fold import fold, lift_rows, lift_terms, unfold
 from regard.engine.plan import BACKENDS, Backend, Plan, plan
 from regard.engine.poison import find_poison
@@ -24,11 +23,11 @@ from regard.score import Dot
 OBSERVERS: list[Callable[[Call, Tensor, Tensor, Tensor, Tensor], None]] = []
 
 
-def run_call(
-    call: Call, generator: torch.Generator | None, backend: str, terms: Terms, query: Tensor, key: Tensor, value: Tensor
+def run_planned(
+    plan: Plan, call: Call, generator: torch.Generator | None, terms: Terms, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """The result of a described call, in the caller's own axes; `terms` are its terms as they were given."""
-    return _carry_out(plan(call, backend), _draw(call, generator), terms, query, key, value)
+    """The result of a planned call, in the caller's own axes; `terms` are its terms as they were given."""
+    return _carry_out(plan, _draw(call, generator), terms, query, key, value)
 
 
 def run_seeded(
@@ -83,7 +82,6 @@ def _run(backend: Backend, call: Call, by_name: bool, query: Tensor, key: Tensor
     """The result of folded rows, which are lifted where the backend wants them so."""
     if backend.errs is not None and backend.errs(call, query, key, value):
         return _run_tiled(call, query, key, value)
-    given = query, key, value
     lifted = call
     if backend.LIFTS:
         lifted, key, value = lift_terms(call, key, value)
@@ -91,11 +89,10 @@ def _run(backend: Backend, call: Call, by_name: bool, query: Tensor, key: Tensor
     # autocast would undo the lift: products of tiles are float32 on purpose. Switching it off takes time, even where it
     # is not on, that a small call does not have
     is_cast = torch.is_autocast_enabled(device) and (backend.AUTOCASTS or type(call.score) is not Dot)
+    once = backend.TWICE_DIFFERENTIABLE or by_name or not call.needs_grad or torch.compiler.is_compiling()
+    again = None if once else partial(_run_again, call)
     with torch.autocast(device, enabled=False) if is_cast else nullcontext():
-        out = backend.run(lifted, query, key, value).to(call.sizes.dtype)
-    if backend.TWICE_DIFFERENTIABLE or by_name or not call.needs_grad or torch.compiler.is_compiling():
-        return out
-    return differentiate_by(partial(_run_again, call), out, (*given, *call.tensors), call.constants)
+        return backend.run(lifted, query, key, value, again).to(call.sizes.dtype)
 
 
 def _run_tiled(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

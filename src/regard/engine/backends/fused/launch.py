@@ -3,57 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.engine.backends.fused.job import LOG2E, Job, Noise, as_rows, as_stat
+from regard.engine.backends.fused.job import Job, Noise, as_rows, as_stat
 from regard.engine.backends.fused.kernels.bias import Part, pull_bias
 from regard.engine.backends.fused.kernels.forward import attend_forward
 from regard.engine.backends.fused.kernels.keys import pull_keys
 from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
 from regard.engine.backends.fused.kernels.solve import solve_rows
+from regard.engine.backends.fused.kind import LOG2E
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import start
+from regard.engine.backends.fused.start import At
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
-    b, h, n, _ = job.query.shape
-    device = job.query.device
+    kind, recipe = job.kind, job.recipe
     dtype = job.value.dtype
-    if keeps and job.recipe.keeps_exact(dtype):
+    if keeps and recipe.keeps_exact(dtype):
         dtype = torch.float32
     out = lay_out(job.query, job.value.shape[-1], dtype)
-    solves = job.recipe.solves
-    stat = torch.empty(2, b, h, n, device=device) if solves or (keeps and job.recipe.keeps_rows) else None
-    constants = job.constants
+    rows = 2, kind.b, kind.h, kind.n
+    is_kept = recipe.solves or (keeps and recipe.keeps_rows)
+    stat = job.query.new_empty(rows, dtype=torch.float32) if is_kept else None
+    if recipe.solves:
+        _solve(job, stat)
 
-    def solve(shape: Shape) -> None:
-        draws = Noise(job.draw_seed) if job.recipe.draws else Noise()
-        needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
-        solve_rows[(job.count * divide_up(n, shape.rows),)](
-            *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,
+    def attend(shape: Shape) -> None:
+        grid = kind.count * divide_up(kind.n, shape.rows)
+        flags = job.make_flags(grid)
+
+        def given(at: At) -> tuple[Any, ...]:
+            return (
+                as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at),
+                as_stat(stat, at), None if flags is None else at(flags), *job.terms(at), job.noise, kind.size,
+            )  # fmt: skip
+
+        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
+        kind.start(
+            attend_forward, grid, given, (shape, keeps), kind.passes, **kind.constants, FOLD=folds, ROWS=shape.rows,
             KEYS=shape.keys, **shape.options,
         )  # fmt: skip
 
-    recipe = job.recipe
-    folds = recipe.is_dot and job.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
-
-    def attend(shape: Shape) -> None:
-        grid = job.count * divide_up(n, shape.rows)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
-        )  # fmt: skip
-        options = {**constants, "FOLD": folds, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(attend_forward, grid, given, job.list_passes(), **options)
-
-    if solves:
-        solve(job.pick("solve", solve))
-    attend(job.pick("forward", attend))
+    attend(kind.pick("forward", attend))
     return out, stat
+
+
+def _solve(job: Job, stat: Tensor | None) -> None:
+    kind, draws = job.kind, Noise(job.draw_seed) if job.recipe.draws else Noise()
+    needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
+
+    def solve(shape: Shape) -> None:
+        def given(at: At) -> tuple[Any, ...]:
+            return (
+                as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size,
+            )  # fmt: skip
+
+        kind.start(
+            solve_rows, kind.count * divide_up(kind.n, shape.rows), given, shape, **needed, ROWS=shape.rows,
+            KEYS=shape.keys, **shape.options,
+        )  # fmt: skip
+
+    solve(kind.pick("solve", solve))
 
 
 def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -79,112 +94,160 @@ class Grads:
     bias: Tensor | None = None
 
 
+class Backward:
+    """A backward pass at work: what its kernels share."""
+
+    def __init__(self, job: Job, grad: Tensor, out: Tensor, stat: Tensor | None) -> None:
+        self.job, self.grad, self.out, self.stat = job, grad, out, stat
+        kind, recipe = job.kind, job.recipe
+        # kernels are compiled for the strides of this gradient, too
+        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16
+        self.means = None
+        if kind.takes_own_means or recipe.takes_means:
+            self.means = job.query.new_empty((kind.b, kind.h, kind.n), dtype=torch.float32)
+        if recipe.takes_means and not kind.takes_own_means:
+            self._take_means()
+
+    def _take_means(self) -> None:
+        kind, e = self.job.kind, self.job.kind.constants["e"]
+
+        def given(at: At) -> tuple[Any, ...]:
+            return as_rows(self.out, at), as_rows(self.grad, at), at(_there(self.means)), kind.size
+
+        grid = kind.count * divide_up(kind.n, 32)
+        kind.start(take_means, grid, given, self.sort, e=e, E=round_up(e), ROWS=32)
+
+    def _give(self, at: At) -> tuple[Any, ...]:
+        job = self.job
+        return (
+            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(self.grad, at),
+            as_stat(self.stat, at), None if self.means is None else at(self.means),
+        )  # fmt: skip
+
+    def pull_queries(self, wants_weight: bool) -> tuple[Tensor, Tensor | None]:
+        job, kind = self.job, self.job.kind
+        dquery = lay_out(job.query, job.query.shape[-1], job.query.dtype)
+
+        def pull(shape: Shape) -> list[Tensor | None]:
+            features = _make_room(job, "queries", wants_weight)
+            grid = kind.count * divide_up(kind.n, shape.rows)
+            flags = job.make_flags(grid)
+
+            def given(at: At) -> tuple[Any, ...]:
+                return (
+                    *self._give(at), as_rows(dquery, at), None if flags is None else at(flags), _point(features, at),
+                    *job.terms(at), job.noise, kind.size,
+                )  # fmt: skip
+
+            kind.start(
+                pull_queries, grid, given, (shape, self.sort, wants_weight), kind.passes, **kind.constants,
+                OWN=kind.takes_own_means, ROWS=shape.rows, KEYS=shape.keys, **shape.options,
+            )  # fmt: skip
+            return features
+
+        features = pull(kind.pick("queries", pull))
+        dweight = None
+        if wants_weight:
+            assert job.weight is not None
+            sums = _there(features[1])
+            dweight = sums.sum((0, 3))[:, : job.weight.shape[1]].sum_to_size(job.weight.shape)
+        return _turn_back(dquery, features), dweight
+
+    def pull_keys(self) -> tuple[Tensor, Tensor]:
+        job, kind = self.job, self.job.kind
+        dkey, dvalue = (lay_out(x, x.shape[-1], x.dtype) for x in (job.key, job.value))
+
+        def pull(shape: Shape) -> list[Tensor | None]:
+            features = _make_room(job, "keys", False)
+            grid = kind.b * kind.g * divide_up(kind.m, shape.keys)
+            flags = job.make_flags(grid)
+
+            def given(at: At) -> tuple[Any, ...]:
+                return (
+                    *self._give(at), as_rows(dkey, at), as_rows(dvalue, at), None if flags is None else at(flags),
+                    _point(features, at), *job.terms(at), job.noise, kind.size,
+                )  # fmt: skip
+
+            kind.start(
+                pull_keys, grid, given, (shape, self.sort), kind.passes, **kind.constants, ROWS=shape.rows,
+                KEYS=shape.keys, **shape.options,
+            )  # fmt: skip
+            return features
+
+        return _turn_back(dkey, pull(kind.pick("keys", pull))), dvalue
+
+    def pull_bias(self) -> Tensor:
+        job, kind, bias = self.job, self.job.kind, _there(self.job.bias)
+        constants, what = kind.constants | {"E": max(16, kind.constants["E"])}, job.recipe.bias
+        # numbers to a block of queries: one for slopes
+        count = round_up(bias.shape[1]) if what == "buckets" else 1
+
+        def pull(shape: Shape) -> Tensor:
+            blocks = divide_up(kind.n, shape.rows)
+            if what == "dense":
+                made = torch.empty(bias.shape, device=self.grad.device)
+                sizes = tuple(bias.shape)
+                wide = divide_up(kind.m, shape.keys) if bias.shape[3] > 1 else 1
+                grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
+            else:
+                # one row of sums for each head and block of queries, added up below
+                made = torch.empty(kind.h, blocks, count, device=self.grad.device)
+                sizes = 1, kind.h, kind.n, 1
+                grid = kind.h * blocks
+
+            def given(at: At) -> tuple[Any, ...]:
+                part = Part(at(made), *sizes)
+                if what != "dense":
+                    buckets = job.marks.get("buckets")
+                    part = Part(at(made), *sizes, None if buckets is None else at(buckets), job.recipe.place)
+                return *self._give(at), part, *job.terms(at), job.noise, kind.size, kind.b
+
+            kind.start(
+                pull_bias, grid, given, (shape, self.sort), **constants, KIND=what, BUCKETS=count, ROWS=shape.rows,
+                KEYS=shape.keys, **shape.options,
+            )  # fmt: skip
+            return made
+
+        made = pull(kind.pick("bias", pull))
+        if what == "dense":
+            return made
+        total = made.sum(1)
+        return total.flatten() if what == "slopes" else total[:, : bias.shape[1]]
+
+    def pull_sink(self) -> Tensor:
+        """The gradient of the sink, from its share of each row."""
+        sink, stat = _there(self.job.sink), _there(self.stat)
+        share = torch.exp2(sink.float().reshape(-1, 1) * LOG2E - stat[0]) * stat[1]
+        return -(share * _there(self.means)).sum((0, 2)).sum_to_size(sink.numel()).view(sink.shape)
+
+
 def run_backward(
     job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants_weight: bool, wants_bias: bool
 ) -> Grads:
-    means = None
-    b, h, n, _ = job.query.shape
-    if job.recipe.weigh.startswith("entmax") or job.recipe.takes_means:
-        means = torch.empty(b, h, n, device=grad.device)
-    if job.recipe.takes_means and not job.takes_own_means:
-        e, width = job.constants["e"], round_up(job.constants["e"])
-        take_means[(job.count * divide_up(n, 32),)](*job.rows(out, grad), means, job.size, e, width, 32)
-    dquery, dweight = _pull_queries(job, grad, stat, means, wants_weight)
-    dkey, dvalue = _pull_keys(job, grad, stat, means)
-    grads = Grads(dquery, dkey, dvalue, dweight)
-    if job.sink is not None:
-        assert stat is not None, "softmax keeps its rows"
-        assert means is not None
-        share = torch.exp2(job.sink.float().reshape(-1, 1) * LOG2E - stat[0]) * stat[1]
-        grads.sink = -(share * means).sum((0, 2)).sum_to_size(job.sink.numel()).view(job.sink.shape)
-    if wants_bias:
-        grads.bias = _pull_bias(job, grad, stat, means)
-    return grads
+    work = Backward(job, grad, out, stat)
+    dquery, dweight = work.pull_queries(wants_weight)
+    dkey, dvalue = work.pull_keys()
+    dsink = None if job.sink is None else work.pull_sink()
+    return Grads(dquery, dkey, dvalue, dweight, dsink, work.pull_bias() if wants_bias else None)
 
 
-def _pull_queries(
-    job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None, wants_weight: bool
-) -> tuple[Tensor, Tensor | None]:
-    dquery = lay_out(job.query, job.query.shape[-1], job.query.dtype)
-
-    def pull(shape: Shape) -> Features:
-        features = _make_room(job.score.queries, wants_weight)
-        grid = job.count * divide_up(job.query.shape[2], shape.rows)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, as_rows(dquery), flags, features,
-            *job.terms(), job.noise, job.size,
-        )  # fmt: skip
-        options = {**job.constants, "OWN": job.takes_own_means, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(pull_queries, grid, given, job.list_passes(), **options)
-        return features
-
-    features = pull(job.pick("queries", pull))
-    dweight = None
-    if wants_weight:
-        assert job.weight is not None
-        dweight = features.weights.sum((0, 3))[:, : job.weight.shape[1]].sum_to_size(job.weight.shape)
-    return _turn_back(dquery, features), dweight
+def _make_room(job: Job, name: str, wants_weight: bool) -> list[Tensor | None]:
+    """Where gradients of features, and of weights, are summed up; those of a dot product need no such room."""
+    if job.recipe.is_dot:
+        return [None, None]
+    laid_out = job.features[name]
+    return [torch.zeros_like(laid_out), torch.zeros_like(laid_out) if wants_weight else None]
 
 
-def _pull_keys(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None) -> tuple[Tensor, Tensor]:
-    dkey, dvalue = (lay_out(x, x.shape[-1], x.dtype) for x in (job.key, job.value))
-
-    def pull(shape: Shape) -> Features:
-        features = _make_room(job.score.keys, False)
-        grid = job.key.shape[0] * job.key.shape[1] * divide_up(job.key.shape[2], shape.keys)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, *job.rows(dkey, dvalue), flags,
-            features, *job.terms(), job.noise, job.size,
-        )  # fmt: skip
-        options = {**job.constants, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(pull_keys, grid, given, job.list_passes(), **options)
-        return features
-
-    return _turn_back(dkey, pull(job.pick("keys", pull))), dvalue
+def _point(features: list[Tensor | None], at: At) -> Features:
+    return Features(*(None if x is None else at(x) for x in features))
 
 
-def _make_room(laid_out: Tensor | None, wants_weight: bool) -> Features:
-    """Where gradients of features are summed up; those of a dot product need no such room."""
-    if laid_out is None:
-        return Features()
-    return Features(torch.zeros_like(laid_out), torch.zeros_like(laid_out) if wants_weight else None)
+def _turn_back(rows: Tensor, features: list[Tensor | None]) -> Tensor:
+    found = features[0]
+    return rows if found is None else rows.copy_(found[:, :, : rows.shape[-1]].transpose(-1, -2))
 
 
-def _turn_back(rows: Tensor, features: Features) -> Tensor:
-    if features.rows is None:
-        return rows
-    return rows.copy_(features.rows[:, :, : rows.shape[-1]].transpose(-1, -2))
-
-
-def _pull_bias(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None) -> Tensor:
-    assert job.bias is not None
-    bias, (b, h, n, _), m, kind = job.bias, job.query.shape, job.key.shape[2], job.recipe.bias
-    constants = job.constants | {"E": max(16, job.constants["E"])}
-    # numbers to a block of queries: one for slopes
-    count = round_up(bias.shape[1]) if kind == "buckets" else 1
-
-    def pull(shape: Shape) -> Tensor:
-        blocks = divide_up(n, shape.rows)
-        if kind == "dense":
-            made = torch.empty(bias.shape, device=grad.device)
-            part = Part(made, *bias.shape)
-            wide = divide_up(m, shape.keys) if bias.shape[3] > 1 else 1
-            grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
-        else:
-            # one row of sums for each head and block of queries, added up below
-            made = torch.empty(h, blocks, count, device=grad.device)
-            part = Part(made, 1, h, n, 1, job.marks.get("buckets"), job.recipe.place)
-            grid = h * blocks
-        pull_bias[(grid,)](
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, part, *job.terms(), job.noise,
-            job.size, b, **constants, KIND=kind, BUCKETS=count, ROWS=shape.rows, KEYS=shape.keys, **shape.options,
-        )  # fmt: skip
-        return made
-
-    made = pull(job.pick("bias", pull))
-    if kind == "dense":
-        return made
-    total = made.sum(1)
-    return total.flatten() if kind == "slopes" else total[:, : bias.shape[1]]
+def _there(x: Tensor | None) -> Tensor:
+    assert x is not None, "the recipe says that it is there"
+    return x

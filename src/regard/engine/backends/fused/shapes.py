@@ -13,6 +13,10 @@ from typing import Any
 from regard.engine.backends.fused.recipe import Recipe
 
 
+# up to so many positions a side of a block is short
+FEW, SHORT = 64, 32
+
+
 @dataclass(frozen=True)
 class Shape:
     """Queries and keys in a tile, warps to work on it, and tiles loaded ahead."""
@@ -43,6 +47,20 @@ def round_up(count: int) -> int:
     (64, 32, 1)
     """
     return 1 << (count - 1).bit_length()
+
+
+def fit(shape: Shape, n: int, m: int, is_dot: bool) -> Shape:
+    """The shape for a call of n queries and m keys: few of them need no long block.
+
+    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets.
+
+    >>> fit(Shape(128, 64, 4, 3), 50, 1000, True)
+    Shape(rows=32, keys=64, warps=4, stages=3)
+    """
+    rows, keys = (min(most, SHORT) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
+    # features lie along threads, one position each
+    warps = shape.warps if is_dot or rows == shape.rows else max(1, rows // 32)
+    return Shape(rows, keys, warps, shape.stages)
 
 
 @lru_cache(1024)

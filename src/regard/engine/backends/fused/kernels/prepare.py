@@ -7,7 +7,7 @@ from regard.engine.backends.fused.kernels.scores import BLOCK, GROWN, PLAIN, SMA
 from regard.engine.backends.fused.kernels.tiles import load_rows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "count"])
 def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr):
     """The largest finite |number| of each block; less than zero, by one, where it also holds infinity."""
     blocks = tl.cdiv(count, BLOCK)
@@ -20,7 +20,7 @@ def measure_rows(rows, most, heads, count, d: tl.constexpr, D: tl.constexpr):
     tl.store(most + at, tl.where(is_open, -1.0 - finite, finite))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
     """What tanh is to be made from, by the largest finite numbers of all blocks.
 
@@ -38,7 +38,7 @@ def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
     tl.store(form, chosen)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "count"])
 def lay_out_features(
     rows, features, form, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr
 ):

@@ -1,0 +1,110 @@
+"""What all calls of one kind share: constants, block shapes and compiled kernels, each found once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from regard.engine.backends.fused.kernels.tiles import Size
+from regard.engine.backends.fused.read import Order
+from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.backends.fused.shapes import Shape, fit, round_up
+from regard.engine.backends.fused.start import At, Launch, as_tensor, compile_launch, is_compiled
+from regard.engine.backends.fused.tune import pick
+
+LOG2E = math.log2(math.e)
+IS_INTERPRETED = triton.knobs.runtime.interpret
+# keys of a row for which one more look at them is cheap
+_SHORT = 256
+# kinds kept at a time
+_MOST = 1024
+_kinds: dict[Any, Kind] = {}
+
+
+class Kind:
+    """A recipe and the sizes and strides of rows, with the kernels that were compiled for them."""
+
+    def __init__(self, recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> None:
+        self.recipe, self.device = recipe, query.device
+        self.b, self.h, self.n, d = query.shape
+        _, self.g, self.m, _ = key.shape
+        e = value.shape[-1]
+        self.widths = min(d, e), max(d, e)
+        self.is_half = value.dtype != torch.float32
+        # matrices of float32 are multiplied as three products of their parts, which lose no more than float32 does
+        precision = "ieee" if IS_INTERPRETED else "tf32" if self.is_half else "tf32x3"
+        # softmax scores come in powers of two
+        self.unit = LOG2E if recipe.weigh == "softmax" else 1.0
+        self.size = Size(self.h, self.h // self.g, self.n, self.m)
+        # sequences times query heads
+        self.count = self.b * self.h
+        least_e = 1 if e == 1 and not recipe.is_dot else 16
+        # what all kernels of a call are compiled for
+        self.constants: dict[str, Any] = {
+            "d": d, "e": e, "SCORE": recipe.score, "WEIGH": recipe.weigh, "UNIT": self.unit, "D": max(16, round_up(d)),
+            "E": max(least_e, round_up(e)), "PRECISION": precision, "FAST": not IS_INTERPRETED,
+        }  # fmt: skip
+        # once; and once more to heal what came out ill, where a mask may hide NaN or infinity
+        self.passes = (False, True) if recipe.hides else (False,)
+        # entmax must take the mean of its weights' gradient itself. Softmax may take output times its gradient, which
+        # rounds otherwise than the gradient does; short rows can afford to be exact, and where one weight is all,
+        # nothing is left of the difference
+        short = recipe.takes_means and self.m <= _SHORT
+        self.takes_own_means = short or recipe.weigh.startswith("entmax")
+        # parts of its calls that hold no tensor, by name
+        self.parts: dict[str, Any] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._launches: dict[Any, Launch] = {}
+
+    def pick(self, kernel: str, launch: Callable[[Shape], Any]) -> Shape:
+        """The block shape of a kernel: no longer than the call, as few queries need no long block."""
+        shape = self._shapes.get(kernel)
+        if shape is None:
+            shape = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
+            shape = self._shapes[kernel] = fit(shape, self.n, self.m, self.recipe.is_dot)
+        return shape
+
+    def start(
+        self, kernel: Any, count: int, given: Callable[[At], Sequence[Any]], shape: Any = None,
+        heals: Sequence[bool | None] = (None,), **constants: Any,
+    ) -> None:  # fmt: skip
+        """`kernel[(count,)](*given(…), **constants)`, once for each of `heals`, which is HEAL unless it is None.
+
+        `given` has its tensors as it is handed a way to make them what a launch takes. `shape` tells launches of one
+        kernel apart.
+        """
+        if not is_compiled(kernel):
+            # Triton's interpreter, or somebody who wants to see each launch
+            for heal in heals:
+                kernel[(count,)](*given(as_tensor), **constants, **({} if heal is None else {"HEAL": heal}))
+            return
+        pointed = None
+        for heal in heals:
+            name = kernel, shape, heal
+            launch = self._launches.get(name)
+            if launch is None:
+                options = constants if heal is None else {**constants, "HEAL": heal}
+                launch = self._launches[name] = compile_launch(kernel, given(as_tensor), options)
+            pointed = given(Tensor.data_ptr) if pointed is None else pointed
+            launch(count, pointed)
+
+
+def find_kind(order: Order) -> Kind:
+    """The kind of an order: its recipe, and all of its tensors but their numbers."""
+    recipe, *tensors, marks = order
+    name = recipe, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
+    kind = _kinds.get(name)
+    if kind is None:
+        if len(_kinds) >= _MOST:
+            _kinds.clear()
+        kind = _kinds[name] = Kind(recipe, order.query, order.key, order.value)
+    return kind
+
+
+def _describe(x: Tensor) -> tuple[Any, ...]:
+    return x.dtype, x.device, x.shape, x.stride(), x.data_ptr() % 16

@@ -1,0 +1,125 @@
+"""Calls planned before: what follows from kinds, shapes and terms is found once, and kept for the next call.
+
+Two calls are of one kind where nothing differs but the numbers in their tensors. Their check, their plan and all that a
+backend makes of them are the same. Numbers that a check reads, as lengths, are read again where they are others.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from regard.core import Mask, RegardError, Term
+from regard.engine.call import Call
+from regard.engine.check import as_bias, as_mask, find_misfit
+from regard.engine.plan import Plan
+
+Kind = tuple[Any, ...]
+# kinds kept at a time: a cache that grows by a token makes a new one at each step
+MOST = 1024
+_known: dict[Kind, Known] = {}
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+class Known:
+    """The plan of a kind of call, and the mask that its last call had."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.learns = bool(plan.call.tensors)
+        self.seen: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
+        self.mask = plan.call.mask
+
+    def renew(self, score: Any, weigh: Any, mask: Any, bias: Any, numbers: list[Tensor]) -> Call:
+        """The call with the tensors that the terms hold this time; `numbers` are those of the mask."""
+        call, sizes = self.plan.call, self.plan.call.sizes
+        if not numbers and not self.learns:
+            return call
+        mask = self._settle(mask, numbers) if numbers else call.mask
+        bias = None if bias is None else as_bias(bias).settle(sizes) if call.bias.tensors else call.bias
+        return replace(call, score=score, weigh=weigh, mask=mask, bias=bias)
+
+    def _settle(self, mask: Mask | Tensor, numbers: list[Tensor]) -> Mask:
+        """The mask settled; the same as last time, with all that was kept with it, where its tensors are."""
+        if len(self.seen) == len(numbers) and all(
+            ref() is x and version == x._version for (ref, version), x in zip(self.seen, numbers, strict=True)
+        ):
+            return self.mask
+        sizes = self.plan.call.sizes
+        mask = as_mask(mask)
+        if problem := find_misfit(mask, sizes):
+            raise RegardError(problem)
+        settled = mask.settle(sizes)
+        # what a graph is captured of is made within the graph
+        if not torch.cuda.is_current_stream_capturing():
+            self.seen = tuple((weakref.ref(x), x._version) for x in numbers)
+            self.mask = settled
+        return settled
+
+
+def read_kind(
+    query: Tensor, key: Tensor, value: Tensor, terms: tuple[Any, ...], dropout: float, backend: str,
+    numbers: list[Tensor],
+) -> Kind | None:  # fmt: skip
+    """What plans are kept by, or None where a call has to be looked at as a whole; `numbers` gets the mask's tensors.
+
+    Functions have an inside that no kind tells, tensors of other classes may do anything; under transforms, and where a
+    compiler or somebody else looks on, nothing is left out.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return None
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return None
+    if type(dropout) is not float or type(backend) is not str:
+        return None
+    kind: list[Any] = [torch.is_grad_enabled(), dropout, backend]
+    if not (_read(query, kind) and _read(key, kind) and _read(value, kind)):
+        return None
+    score, weigh, mask, bias = terms
+    if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
+        return None
+    device = query.device.type
+    if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
+        # others can change what lies on the CPU, and tensors of inference mode do not count their changes
+        return None
+    kind.append(torch.is_autocast_enabled(device))
+    return tuple(kind)
+
+
+def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> bool:
+    """Add what a plan reads of a value, and say whether that is all there is to it."""
+    cls = type(value)
+    if cls in _PLAIN:
+        kind.append(cls)
+        kind.append(value)
+    elif cls is Tensor or cls is nn.Parameter:
+        if value.layout is not torch.strided or value.is_nested or value.device.type == "meta":
+            return False
+        kind += (
+            value.dtype, value.device, value.shape, value.stride(), value.data_ptr() % 16 == 0, value.requires_grad,
+        )  # fmt: skip
+        if tensors is not None:
+            tensors.append(value)
+    elif isinstance(value, Term) and cls.__module__.startswith("regard."):
+        kind.append(cls)
+        return all([_read(getattr(value, field.name), kind, tensors) for field in value._fields])
+    else:
+        return False
+    return True
+
+
+def recall(kind: Kind) -> Known | None:
+    """What is kept of a kind of call."""
+    return _known.get(kind)
+
+
+def keep(kind: Kind, plan: Plan) -> None:
+    """Keep the plan for the next call of its kind."""
+    if len(_known) >= MOST:
+        _known.clear()
+    _known[kind] = Known(plan)
