@@ -128,13 +128,11 @@ class Kind:
     >>> KINDS["conv"].path(Dimensions(kernel=5), 9)
     4
 
-    `mixing` counts the floating point operations that the textbooks count (a multiply and an add are two): of attention
-    the products in which tokens meet, of a convolution or a recurrence all; `projecting` those of attention's linear
-    layers, which they leave out. None: more than the mask needs, by how it is cut into tiles. `powers` are the
-    textbooks' exponents of n, d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n
-    tokens depends on the first, `path_text` that in letters. `textbook` is its row: operations, sequential steps,
-    longest path. A layer that `is_recurrent` has `walk(rows)`, the state after each step. In a report, a kind that is
-    not in `KINDS` goes by its `name`.
+    `mixing` counts the floating point operations of the textbooks (a multiply and an add are two), None where there is
+    no formula; `projecting` those of attention's linear layers, which they leave out. `powers` are the exponents of n,
+    d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n tokens depends on the first,
+    `path_text` that in letters. `textbook` is its row: operations, sequential steps, longest path. A layer that
+    `is_recurrent` has `walk(rows)`, the state after each step.
     """
 
     name: str
@@ -255,12 +253,9 @@ def match_width(kind: Kind, dims: Dimensions, wanted: int) -> Dimensions:
     # all of them grow with the square of the width; heads share it evenly, and positions take it in pairs
     step = dims.heads if kind.has_heads else 2
     guess = dims.width * (wanted / count_parameters(kind, dims)) ** 0.5
-    width = max(round(guess / step), 1) * step
-    return replace(dims, width=width)
+    return replace(dims, width=max(round(guess / step), 1) * step)
 
 
 def match_attention(kind: Kind, dims: Dimensions, settings: Settings) -> Dimensions:
     """The sizes at which a kind is set beside self-attention of these: the same, or those of as many parameters."""
-    if not settings.has_equal_parameters:
-        return dims
-    return match_width(kind, dims, count_parameters(ATTENTION, dims))
+    return match_width(kind, dims, count_parameters(ATTENTION, dims)) if settings.has_equal_parameters else dims

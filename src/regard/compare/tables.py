@@ -34,7 +34,7 @@ def compare_textbook(parts: Numbers) -> Listing:
     columns = list_columns(parts)
     kinds = dict.fromkeys(kind for column in columns for kind in column.cells)
     # the known ones in their order, others after them
-    order = [*(kind for kind in KINDS if kind in kinds), *(kind for kind in kinds if kind not in KINDS)]
+    order = sorted(kinds, key=lambda kind: [*KINDS, kind].index(kind))
     rows = [(name_kind(kind), *(one.cells.get(kind, f"{NOTHING}\n{NOTHING}") for one in columns)) for kind in order]
     note = f"Above: the textbooks. Below: measured{''.join(column.clause for column in columns)}."
     note += "".join(column.note for column in columns)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 LINUX = pathlib.Path("/proc/meminfo")
 # what is said of all that was left out for lack of time
@@ -60,10 +61,6 @@ def time_calls(
     read: Callable[[], float] = time.perf_counter,
 ) -> dict[str, dict[str, float]]:
     """The seconds of each call: the median of its rounds, the quartiles around it, the fastest, how many there were.
-
-    >>> timings = time_calls({"short": lambda: list(range(10)), "long": lambda: list(range(100_000))}, budget=0.1)
-    >>> timings["short"]["seconds"] < timings["long"]["seconds"]
-    True
 
     Each has one turn a round, back and forth, so that what the machine does meanwhile meets all of them alike; a turn
     is as many calls as the clock needs. There are three rounds at least, then more until they took `budget` seconds or
@@ -142,12 +139,7 @@ def find_peak(call: Callable[[], object], device: torch.device | str = "cpu") ->
 
 
 def find_free(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that are free on a device; None where the system does not say.
-
-    >>> free = find_free()
-    >>> free is None or free > 0
-    True
-    """
+    """Bytes that are free on a device; None where the system does not say."""
     device = torch.device(device)
     if device.type == "cuda":
         # what torch's allocator keeps for later is free too
@@ -177,24 +169,19 @@ class _Ledger(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # what an operator is given and was not made here was there before: it, and views of it, cost nothing
         kwargs = kwargs or {}
-        self._note([*args, *kwargs.values()], False)
+        self._note((args, kwargs), False)
         out = func(*args, **kwargs)
         self._note(out, True)
         self.most = max(self.most, self.live)
         return out
 
     def _note(self, found: object, is_made: bool) -> None:
-        """A tensor, or a list of what may be some."""
-        if isinstance(found, Tensor):
-            storage = found.untyped_storage()
-            at = storage._cdata
-            if at not in self.known:
+        """All tensors of what an operator is given or gives."""
+        for storage in (x.untyped_storage() for x in tree_leaves(found) if isinstance(x, Tensor)):
+            if (at := storage._cdata) not in self.known:
                 size = storage.nbytes() if is_made else 0
                 self.live += size
                 self.known[at] = weakref.ref(storage, partial(self._forget, at, size))
-        elif isinstance(found, list | tuple):
-            for part in found:
-                self._note(part, is_made)
 
     def _forget(self, at: int, size: int, _: object) -> None:
         self.live -= size

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,18 +17,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.curves import fit_power
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import (
-    COUNTS,
-    choose_sizes,
-    name_each,
-    name_kind,
-    show_list,
-    show_powers,
-    show_scaled,
-    show_share,
-)
+from regard.compare.report.cells import name_each, name_kind, show_count, show_list, show_powers, show_share
 from regard.compare.report.figures import Sheet, look_up, part_laws, size_mark
-from regard.compare.rows import Numbers, group, take
+from regard.compare.rows import Numbers, choose_sizes, group, take
 from regard.compare.settings import Advance, Dimensions, Settings
 from regard.core import RegardError
 
@@ -211,7 +201,7 @@ def draw_operations(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
             if "n" in fit.get("exponents", {}):
                 ends.append((y[-1], f"n^{fit['exponents']['n']:.2f}", look_up(kind)[0]))
         sheet.name(axes, f"{title} ({sizes})", "n, tokens", "operations")
-        sheet.scale(axes, [row["n"] for row in rows], partial(show_scaled, units=COUNTS))
+        sheet.scale(axes, [row["n"] for row in rows], show_count)
         if ends:
             _note_ends(axes, ends)
     sheet.explain()

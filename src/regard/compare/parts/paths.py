@@ -17,9 +17,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.sight import draw_rows, find_dependence
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import NOTHING, choose_sizes, name_kind, show_list
+from regard.compare.report.cells import NOTHING, name_kind, show_list
 from regard.compare.report.figures import Sheet, look_up, size_mark
-from regard.compare.rows import Numbers, group, take
+from regard.compare.rows import Numbers, choose_sizes, group, take
 from regard.compare.settings import Advance, Dimensions, Settings
 from regard.core import RegardError
 

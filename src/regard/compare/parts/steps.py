@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.curves import fit_power
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import COUNTS, choose_sizes, name_each, name_kind, show_list, show_scaled
+from regard.compare.report.cells import name_each, name_kind, show_count, show_list
 from regard.compare.report.figures import Sheet, part_laws, size_mark
-from regard.compare.rows import Numbers, group
+from regard.compare.rows import Numbers, choose_sizes, group
 from regard.compare.settings import Advance, Dimensions, Settings
 
 # not all powers of two, so that a step at one shows
@@ -206,7 +205,7 @@ def draw_steps(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
         x, y = part_laws([row["n"] for row in own], [row["chain"] for row in own], fits.get(kind, {}))
         sheet.plot(axes, kind, x, y, label, markersize=size_mark(number))
     sheet.name(axes, "operations that wait for one another", "n, tokens", "longest chain")
-    sheet.scale(axes, [row["n"] for row in rows], partial(show_scaled, units=COUNTS))
+    sheet.scale(axes, [row["n"] for row in rows], show_count)
     sheet.explain(columns=3)
 
 
