@@ -80,13 +80,11 @@ def load_images() -> tuple[Float[Tensor, "images 16 4"], Int[Tensor, " images"]]
 def order_images(labels: Int[Tensor, " images"], generator: torch.Generator) -> Int[Tensor, " images"]:
     """An order drawn at random, in which every beginning has its share of every class."""
     drawn = torch.randperm(len(labels), generator=generator)
-    place = torch.empty(len(labels), dtype=torch.float64)
-    for label in labels.unique():
-        members = drawn[labels[drawn] == label]
-        # its members evenly from 0 to 1
-        place[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
+    # the members of each class evenly from 0 to 1
+    classes = functional.one_hot(labels[drawn]).double()
+    place = ((classes.cumsum(0) - 0.5) / classes.sum(0))[classes.bool()]
     # what comes in the same place comes in the order it was drawn in
-    return drawn[place[drawn].argsort(stable=True)]
+    return drawn[place.argsort(stable=True)]
 
 
 def match_viewer(kind: Kind, dims: Dimensions, depth: int) -> Dimensions:
@@ -144,15 +142,16 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
 
 def list_digits(part: Numbers, settings: Numbers) -> Iterator[Listing]:
     """What each tells right, by how many images it has learned from."""
-    sizes = sorted({row["images"] for row in part["rows"]})
+    sizes, seeds = sorted(group(part["rows"], "images")), len(group(part["rows"], "seed"))
     rows = tuple(
         (name_kind(kind), *(show_share(average(take(own, images=size))) for size in sizes))
         for kind, own in group(part["rows"], "kind").items()
     )
-    seeds = len({row["seed"] for row in part["rows"]})
     note = f"Right on images that were not learned from; mean over {seeds} seed{'s' if seeds != 1 else ''}."
-    columns = ("layer", *(f"{size:,} images" for size in sizes))
-    title = "Digits by how many images there are to learn from"
+    columns, title = (
+        ("layer", *(f"{size:,} images" for size in sizes)),
+        "Digits by how many images there are to learn from",
+    )
     yield Listing(title, columns, rows, " ".join([note, *tell_skipped(part)]))
 
 

@@ -49,14 +49,13 @@ class Count:
 
 @torch.no_grad()
 def count_operations(layer: nn.Module, rows: Tensor) -> Count:
-    """The operations of the layer on these rows, counted while it runs.
+    """The products of the layer on these rows, counted while it runs; attention by torch's kernels meets all pairs.
 
     >>> count_operations(KINDS["attention"].build(Dimensions(width=8, heads=2)), torch.ones(1, 5, 8))
     Count(whole=3360, mixing=800)
 
-    Only products count, as torch counts them, not sums or exponentials. What a linear layer does is done to each token
-    by itself, and is not in `mixing`; all the rest is, so that a recurrence is taken whole, as in the textbooks.
-    Attention by torch's kernels counts all pairs, masked or not: they meet all.
+    What a linear layer does is done to each token by itself, and is not in `mixing`; all the rest is, so that a
+    recurrence is taken whole, as in the textbooks.
     """
     counter = FlopCounterMode(display=False, custom_mapping=MISSING)
     # the guard is around the counter, so that it sees what the counter takes apart
@@ -102,8 +101,7 @@ def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str,
 
 def _count(kind: Kind, dims: Dimensions, n: int) -> dict[str, Any]:
     found = count_operations(build(kind, dims), torch.zeros(1, n, dims.width))
-    formula = kind.mixing(dims, n) if kind.mixing else None
-    return {"operations": found.whole, "mixing": found.mixing, "formula": formula}
+    return {"operations": found.whole, "mixing": found.mixing, "formula": kind.mixing and kind.mixing(dims, n)}
 
 
 def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[str, Any]:
@@ -123,13 +121,12 @@ def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[s
 
 def list_columns(part: Numbers) -> Iterator[Column]:
     """The products in which tokens meet, which are what the textbooks count."""
-    cells = {}
-    for kind, fits in group(part["fits"], "kind").items():
-        fit = next((fit for fit in fits if fit["of"] == "mixing"), fits[0])
+    cells, fits = {}, take(part["fits"], of="mixing")
+    for fit in fits:
+        kind = fit["kind"]
         book = KINDS[kind].textbook[0] if kind in KINDS else show_powers(fit["textbook"], digits=0)
-        whole = "" if fit["of"] == "mixing" else " (whole layer)"
-        cells[kind] = f"O({book})\n{show_powers(fit['exponents'])}{whole}"
-    kernels = [fit for fit in take(part["fits"], of="mixing") if "k" in fit["exponents"]]
+        cells[kind] = f"O({book})\n{show_powers(fit['exponents'])}"
+    kernels = [fit for fit in fits if "k" in fit["exponents"]]
     grows = show_list(name_each(kernels, lambda fit: f"(k^{fit['exponents']['k']:.2f})"))
     claim = f"the operations that grow with the kernel are those of {grows}" if grows else ""
     yield Column("operations", cells, claim=claim)
@@ -137,7 +134,7 @@ def list_columns(part: Numbers) -> Iterator[Column]:
 
 def read_operations(part: Numbers, settings: Numbers) -> Iterator[str]:
     """What grows how, and whether that is what the textbooks say."""
-    fits = take(part["fits"], of="mixing") or part["fits"]
+    fits = take(part["fits"], of="mixing")
     yield "Counted is what the textbooks count: of attention the products in which tokens meet, of the others all of"
     yield f"them. They grow as follows: {'; '.join(name_each(fits, lambda fit: show_powers(fit['exponents'])))}."
     # where there was one width or one kernel, there is no exponent of it
@@ -163,10 +160,9 @@ def read_operations(part: Numbers, settings: Numbers) -> Iterator[str]:
 
 def _read_projections(part: Numbers, settings: Numbers) -> Iterator[str]:
     """What self-attention does besides, and what that does to where it is the cheapest."""
-    rows = choose_sizes(take(part["rows"], kind="attention"), settings)
-    if not rows:
+    row = min(choose_sizes(take(part["rows"], kind="attention"), settings), key=lambda row: int(row["n"]), default=None)
+    if row is None:
         return
-    row = min(rows, key=lambda row: int(row["n"]))
     n, d, rest = row["n"], row["d"], row["operations"] - row["mixing"]
     yield f"The textbooks leave out the projections of self-attention: {rest:,} more operations at n = {n}, d = {d}"
     yield f"({rest / (n * d * d):.3g}·n·d²), {show_share(rest / row['operations'])} of the layer."

@@ -53,7 +53,7 @@ def list_distances(name: str, title: str, part: Numbers, settings: Numbers) -> I
                 # halves go up, as one learns it at school
                 numbers = (NOTHING if isnan(share) else str(int(100 * share + 0.5)) for share in shares)
                 reach = part["reach"][kind]
-                label = _name_edge({"kind": kind, "k": None, "has_position": placed})
+                label = _name_model(kind, placed)
                 filled.append((label, "all" if reach is None else f"{reach:,}", *numbers))
     note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
     columns = ("layer", "reach", *map(str, distances))
@@ -66,9 +66,12 @@ def list_distances(name: str, title: str, part: Numbers, settings: Numbers) -> I
     yield Listing(f"{name} at the edge", columns, edges, note)
 
 
+def _name_model(kind: str, has_position: bool, k: int | None = None) -> str:
+    return name_kind(kind) + ("" if k is None else f", k = {k}") + ("" if has_position else ", no position")
+
+
 def _name_edge(edge: Numbers) -> str:
-    kernel = "" if edge["k"] is None else f", k = {edge['k']}"
-    return name_kind(edge["kind"]) + kernel + ("" if edge["has_position"] else ", no position")
+    return _name_model(edge["kind"], edge["has_position"], edge["k"])
 
 
 def read_recall(part: Numbers, settings: Numbers) -> Iterator[str]:

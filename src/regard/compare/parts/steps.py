@@ -39,12 +39,11 @@ def find_chain(layer: nn.Module, rows: Tensor) -> int:
     A chain begins at the rows: what is made of parameters alone could be ready before. Each of torch's operators is one
     step, whatever happens in it; a view is none. What passes through a number of Python's is not followed.
     """
-    trace = _Trace()
-    with trace:
+    with _Trace() as trace:
         # the rows themselves count as 1
         trace.write(rows, 1)
         layer(rows)
-    return trace.longest
+    return int(trace.longest)
 
 
 class _Trace(TorchDispatchMode):
@@ -169,10 +168,9 @@ def read_steps(part: Numbers, settings: Numbers) -> Iterator[str]:
     else:
         # a window has one law from where it is cut into tiles
         starts = {fit["kind"]: fit.get("from", 0) for fit in fits}
-        count = sum(row["n"] >= starts.get(row["kind"], 0) for row in part["rows"])
-        short = len(part["rows"]) - count
+        short = sum(row["n"] < starts.get(row["kind"], 0) for row in part["rows"])
         windows = f", and {short} of windows in sequences too short to be cut into tiles" if short else ""
-        yield f"Each is exact for all that was traced ({count} graphs{windows})."
+        yield f"Each is exact for all that was traced ({len(part['rows']) - short} graphs{windows})."
     other = [fit for fit in fits if fit["order"] != fit["textbook"]]
     if said := show_list(name_each(other, lambda fit: f"O({fit['order']}), not O({fit['textbook']})")):
         yield f"It is not what the textbooks say of {said}."
