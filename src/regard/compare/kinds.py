@@ -28,7 +28,6 @@ CELLS: dict[str, type[nn.RNN | nn.GRU]] = {"rnn": nn.RNN, "gru": nn.GRU}
 class Convolution(nn.Module):
     """A 1-D convolution: each token from itself and its (kernel − 1)/2 neighbours on either side.
 
-    >>> import torch
     >>> Convolution(width=8, kernel=3)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
@@ -46,7 +45,6 @@ class Convolution(nn.Module):
 class Recurrence(nn.Module):
     """A recurrence from left to right, by a plain RNN (tanh) or a GRU; the output of each token is the state after it.
 
-    >>> import torch
     >>> layer = Recurrence(width=8, cell="gru")
     >>> layer(torch.ones(2, 5, 8)).allclose(torch.stack(list(layer.walk(torch.ones(2, 5, 8))), 1), atol=1e-6)
     True
@@ -73,7 +71,6 @@ class Recurrence(nn.Module):
 class WindowedAttention(nn.Module):
     """Self-attention in which a token regards `window // 2` neighbours on either side and itself.
 
-    >>> import torch
     >>> WindowedAttention(width=8, heads=2, window=4)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
@@ -93,7 +90,6 @@ class WindowedAttention(nn.Module):
 class LinearAttention(nn.Module):
     """Self-attention by features, φ(Q)·(φ(K)ᵀV) over φ(Q)·Σφ(K): no pair of tokens is ever met one by one.
 
-    >>> import torch
     >>> LinearAttention(width=8, heads=2)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
 

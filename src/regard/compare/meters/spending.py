@@ -66,9 +66,10 @@ def time_calls(
     is as many calls as the clock needs. There are three rounds at least, then more until they took `budget` seconds or
     were `most`. On CUDA a turn ends when the device has finished.
     """
-    settle: Callable[[], object] = (
-        partial(torch.cuda.synchronize, device) if torch.device(device).type == "cuda" else lambda: None
-    )
+
+    def settle() -> None:
+        if torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)
 
     def take_turn(call: Callable[[], object], loops: int) -> float:
         settle()
@@ -115,7 +116,6 @@ def pause_gc() -> Iterator[None]:
 def find_peak(call: Callable[[], object], device: torch.device | str = "cpu") -> int:
     """Bytes at the peak of one call, beyond what was alive before it.
 
-    >>> import torch
     >>> rows = torch.ones(1000)
     >>> find_peak(lambda: (rows * 2).exp().sum())
     8000

@@ -28,11 +28,7 @@ def average(rows: Iterable[Numbers]) -> float:
 
 
 def bound_error(share: float, count: int, times: float = 3.0) -> float:
-    """How far from `share` the accuracy of guesses may lie by chance: this many standard errors.
-
-    >>> round(bound_error(0.5, 900), 3)
-    0.05
-    """
+    """How far from `share` the accuracy of guesses may lie by chance: this many standard errors."""
     return times * math.sqrt(share * (1 - share) / max(count, 1))
 
 
