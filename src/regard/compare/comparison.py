@@ -106,7 +106,7 @@ def measure(
     of the same settings on the same machine, are not measured again. `on_progress` is told the part and how much of all
     is done, from 0 to 1.
     """
-    settings = Settings() if settings is None else settings
+    settings = settings or Settings()
     check_device(settings.device)
     if wrong := [(name, kind.name) for name, kind in kinds.items() if kind.name != name]:
         raise RegardError("kinds must be by their names: {!r} is the key of {!r}.".format(*wrong[0]))
@@ -149,7 +149,7 @@ def one_thread() -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """Complain of a device that is not there, or has no clock of ours."""
+    """Refuse a device that is not there, or has no clock of ours."""
     try:
         if torch.device(device).type not in ("cpu", "cuda"):
             raise RuntimeError("it is neither cpu nor cuda")
@@ -167,8 +167,7 @@ def find_kept(keep: str | os.PathLike[str], settings: Settings, kinds: Mapping[s
     except RegardError:
         # it is not there, or would be measured anew all the same
         return None
-    fresh = _begin(settings, kinds)
-    return kept if (kept.settings, kept.machine) == (fresh.settings, fresh.machine) else None
+    return kept if replace(kept, parts={}) == _begin(settings, kinds) else None
 
 
 def _begin(settings: Settings, kinds: Mapping[str, Kind]) -> Comparison:

@@ -24,6 +24,10 @@ class Dimensions:
     heads: int = 4
     window: int = 32
 
+    def widen(self, width: int) -> Self:
+        """The same at this width, or at the next that heads share evenly."""
+        return replace(self, width=-(-width // self.heads) * self.heads)
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -106,10 +106,8 @@ def measure_course(
     `reach` is how far the question sees, None where it sees all and 0 where it sees nothing but itself; `edges` say, of
     every kernel, how right those between are at the end of their reach and one token beyond.
     """
-    course, dims = courses[settings.is_quick], settings.dims
-    puzzle, length = course.puzzle, course.length
-    # the given width, or the next that heads share evenly
-    dims = replace(dims, width=-(-course.width // dims.heads) * dims.heads)
+    course = courses[settings.is_quick]
+    puzzle, length, dims = course.puzzle, course.length, settings.dims.widen(course.width)
     reaches: dict[str, int | None] = {}
 
     def learn(trial: Row, generator: torch.Generator, advance: Advance) -> dict[str, list[Row]]:

@@ -107,7 +107,7 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
     """
     course = COURSES[settings.is_quick]
     images, labels = load_images()
-    dims = replace(settings.dims, width=-(-course.width // settings.dims.heads) * settings.dims.heads)
+    dims = settings.dims.widen(course.width)
     compared = {name: kind for name, kind in kinds.items() if name in (CONV.name, ATTENTION.name)}
     sizes = {name: match_viewer(kind, dims, course.depth) for name, kind in compared.items()}
 

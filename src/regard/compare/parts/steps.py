@@ -62,8 +62,9 @@ class _Trace(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         read, written = [], []
-        for argument, value in _pair(func, args, kwargs):
-            tensors = [x for x in tree_leaves(value) if isinstance(x, Tensor)]
+        schema = {argument.name: argument for argument in func._schema.arguments}
+        for key, value in {**dict(zip(schema, args, strict=False)), **kwargs}.items():
+            argument, tensors = schema[key], [x for x in tree_leaves(value) if isinstance(x, Tensor)]
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             if is_written:
                 written += tensors
@@ -104,13 +105,6 @@ def _look(shadow: Tensor, x: Tensor) -> Tensor:
     item = x.element_size()
     strides = *(item * stride for stride in x.stride()), 1
     return shadow.as_strided((*x.shape, item), strides, item * x.storage_offset())
-
-
-def _pair(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
-    """Each argument of the operator's schema with what is given for it."""
-    named = {argument.name: argument for argument in func._schema.arguments}
-    yield from zip(func._schema.arguments, args, strict=False)
-    yield from ((named[name], value) for name, value in kwargs.items())
 
 
 def measure_steps(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
