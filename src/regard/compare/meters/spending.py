@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 LINUX = pathlib.Path("/proc/meminfo")
 # what is said of all that was left out for lack of time
@@ -66,9 +65,10 @@ def time_calls(
     is as many calls as the clock needs. There are three rounds at least, then more until they took `budget` seconds or
     were `most`. On CUDA a turn ends when the device has finished.
     """
+    is_cuda = torch.device(device).type == "cuda"
 
     def settle() -> None:
-        if torch.device(device).type == "cuda":
+        if is_cuda:
             torch.cuda.synchronize(device)
 
     def take_turn(call: Callable[[], object], loops: int) -> float:
@@ -169,19 +169,24 @@ class _Ledger(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # what an operator is given and was not made here was there before: it, and views of it, cost nothing
         kwargs = kwargs or {}
-        self._note((args, kwargs), False)
+        self._note([*args, *kwargs.values()], False)
         out = func(*args, **kwargs)
         self._note(out, True)
         self.most = max(self.most, self.live)
         return out
 
     def _note(self, found: object, is_made: bool) -> None:
-        """All tensors of what an operator is given or gives."""
-        for storage in (x.untyped_storage() for x in tree_leaves(found) if isinstance(x, Tensor)):
-            if (at := storage._cdata) not in self.known:
+        """A tensor, or a list of what may be some; torch's `tree_leaves` is too slow for many small operators."""
+        if isinstance(found, Tensor):
+            storage = found.untyped_storage()
+            at = storage._cdata
+            if at not in self.known:
                 size = storage.nbytes() if is_made else 0
                 self.live += size
                 self.known[at] = weakref.ref(storage, partial(self._forget, at, size))
+        elif isinstance(found, list | tuple):
+            for part in found:
+                self._note(part, is_made)
 
     def _forget(self, at: int, size: int, _: object) -> None:
         self.live -= size

@@ -52,12 +52,13 @@ def find_path(kind: Kind, dims: Dimensions, n: int) -> int | None:
         end = last.index(True) if True in last else None
         return end - first.index(True) + 1 if end is not None and first[end] else None
     rows[:, 0] = float("nan")
+    reached, seen = b"", set[bytes]()
     # where it has been before it will go in circles
-    seen = list[list[bool]]()
-    while not seen or seen[-1] not in seen[:-1]:
+    while reached not in seen:
+        seen.add(reached)
         rows = build(kind, dims).double()(rows).tanh()
-        seen.append(rows[0].isnan().any(-1).tolist())
-        if seen[-1][-1]:
+        reached = bytes(rows[0].isnan().any(-1).tolist())
+        if reached[-1]:
             return len(seen)
     return None
 
