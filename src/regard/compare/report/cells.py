@@ -28,7 +28,11 @@ def average(rows: Iterable[Numbers]) -> float:
 
 
 def bound_error(share: float, count: int, times: float = 3.0) -> float:
-    """How far from `share` the accuracy of guesses may lie by chance: this many standard errors."""
+    """How far from `share` the accuracy of guesses may lie by chance: this many standard errors.
+
+    >>> round(bound_error(0.5, 900), 3)
+    0.05
+    """
     return times * math.sqrt(share * (1 - share) / max(count, 1))
 
 
@@ -65,6 +69,10 @@ show_count = partial(show_scaled, units={1e9: "G", 1e6: "M", 1e3: "k", 1: ""})
 
 
 def show_share(share: float) -> str:
+    """
+    >>> show_share(0.996), show_share(math.nan)
+    ('99.6 %', '–')
+    """
     return NOTHING if math.isnan(share) else f"{100 * share:.1f} %"
 
 

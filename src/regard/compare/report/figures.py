@@ -175,7 +175,11 @@ def average_by(rows: Sequence[Numbers], axis: str) -> tuple[list[int], list[floa
 
 
 def size_mark(number: int) -> float:
-    """Of kinds that share a point, each is seen: the first is the largest."""
+    """Of kinds that share a point, each is seen: the first is the largest.
+
+    >>> [size_mark(number) for number in (0, 5)]
+    [10.0, 6.0]
+    """
     return max(10.0 - 0.8 * number, 5.0)
 
 
