@@ -150,66 +150,46 @@ def _count_layers(radius: int, n: int) -> int:
 
 
 ATTENTION = Kind(
-    name="attention",
-    label="self-attention",
+    name="attention", label="self-attention", has_heads=True,
+    powers={"n": 2, "d": 1}, path_text="1", textbook=("n²·d", "1", "1"),
     build=lambda dims: SelfAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * n * dims.width,
     # queries, keys, values and the way out
     projecting=lambda dims, n: 8 * n * dims.width**2,
-    powers={"n": 2, "d": 1},
     path=lambda dims, n: 1,
-    path_text="1",
-    textbook=("n²·d", "1", "1"),
-    has_heads=True,
-)
+)  # fmt: skip
 WINDOWED = replace(
-    ATTENTION,
-    name="windowed",
-    label="windowed attention",
+    ATTENTION, name="windowed", label="windowed attention",
+    powers={"n": 1, "d": 1}, path_text="⌈(n−1)/⌊w/2⌋⌉", textbook=("w·n·d", "1", "n/w"),
     build=lambda dims: WindowedAttention(dims.width, dims.heads, dims.window),
     mixing=None,
-    powers={"n": 1, "d": 1},
     path=lambda dims, n: _count_layers(dims.window // 2, n),
-    path_text="⌈(n−1)/⌊w/2⌋⌉",
-    textbook=("w·n·d", "1", "n/w"),
-)
+)  # fmt: skip
 LINEAR = replace(
-    ATTENTION,
-    name="linear",
-    label="linear attention",
+    ATTENTION, name="linear", label="linear attention",
+    powers={"n": 1, "d": 2}, textbook=("n·d²", "1", "1"),
     build=lambda dims: LinearAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * dims.width**2 // dims.heads,
-    powers={"n": 1, "d": 2},
-    textbook=("n·d²", "1", "1"),
-)
+)  # fmt: skip
 CONV = Kind(
-    name="conv",
-    label="convolution",
+    name="conv", label="convolution",
+    powers={"n": 1, "d": 2, "k": 1}, path_text="⌈2(n−1)/(k−1)⌉", textbook=("k·n·d²", "1", "n/k"),
     build=lambda dims: Convolution(dims.width, dims.kernel),
     mixing=lambda dims, n: 2 * dims.kernel * n * dims.width**2,
-    powers={"n": 1, "d": 2, "k": 1},
     path=lambda dims, n: _count_layers(dims.kernel // 2, n),
-    path_text="⌈2(n−1)/(k−1)⌉",
-    textbook=("k·n·d²", "1", "n/k"),
-)
+)  # fmt: skip
 RNN = Kind(
-    name="rnn",
-    label="plain RNN",
+    name="rnn", label="plain RNN", is_recurrent=True,
+    powers={"n": 1, "d": 2}, path_text="n", textbook=("n·d²", "n", "n"),
     build=lambda dims: Recurrence(dims.width, "rnn"),
     mixing=lambda dims, n: 4 * n * dims.width**2,
-    powers={"n": 1, "d": 2},
     path=lambda dims, n: n,
-    path_text="n",
-    textbook=("n·d²", "n", "n"),
-    is_recurrent=True,
-)
+)  # fmt: skip
 GRU = replace(
-    RNN,
-    name="gru",
-    label="GRU",
+    RNN, name="gru", label="GRU",
     build=lambda dims: Recurrence(dims.width, "gru"),
     mixing=lambda dims, n: 12 * n * dims.width**2,
-)
+)  # fmt: skip
 
 
 def load_kinds() -> dict[str, Kind]:

@@ -255,11 +255,7 @@ def _show_ticks(count: float) -> str:
 
 
 COST = Part(
-    "cost",
-    title="Time and memory",
-    nature="timed",
-    share=35,
-    quick_share=14,
+    "cost", title="Time and memory", nature="timed", share=35, quick_share=14,
     measure=measure_cost,
     lists={
         "rows": "kind n# batch# pass seconds# low# high# bytes#",
@@ -271,4 +267,4 @@ COST = Part(
     list_rows=list_rows,
     read=read_cost,
     pictures=(draw_seconds, draw_memory),
-)
+)  # fmt: skip

@@ -205,14 +205,10 @@ def draw_digits(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 DIGITS = Part(
-    "digits",
-    title="How many images it takes",
-    nature="learned",
-    share=12,
-    quick_share=12,
+    "digits", title="How many images it takes", nature="learned", share=12, quick_share=12,
     measure=measure_digits,
     lists={"rows": "kind images# accuracy# count# seed"},
     tables=list_digits,
     read=read_digits,
     pictures=(draw_digits,),
-)
+)  # fmt: skip

@@ -213,14 +213,10 @@ def _note_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
 
 
 OPERATIONS = Part(
-    "operations",
-    title="Operations",
-    counts="operations",
-    share=3,
-    quick_share=15,
+    "operations", title="Operations", counts="operations", share=3, quick_share=15,
     measure=measure_operations,
     lists={"rows": "kind n# d# k? operations# mixing# formula?", "fits": "kind of exponents intervals textbook points"},
     columns=list_columns,
     read=read_operations,
     pictures=(draw_operations,),
-)
+)  # fmt: skip

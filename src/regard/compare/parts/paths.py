@@ -202,14 +202,10 @@ def draw_maps(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 PATHS = Part(
-    "paths",
-    title="Longest path",
-    counts="longest paths",
-    share=2,
-    quick_share=3,
+    "paths", title="Longest path", counts="longest paths", share=2, quick_share=3,
     measure=measure_paths,
     lists={"rows": "kind d# k? n# length? formula#", "maps": "kind layers# seen"},
     columns=list_columns,
     read=read_paths,
     pictures=(draw_paths, draw_maps),
-)
+)  # fmt: skip

@@ -205,26 +205,18 @@ def draw_order(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 RECALL = Part(
-    "recall",
-    title="Recall from far away",
-    nature="learned",
-    share=32,
-    quick_share=45,
+    "recall", title="Recall from far away", nature="learned", share=32, quick_share=45,
     measure=partial(measure_course, RECALLS),
     lists={"rows": "kind has_position distance# accuracy# count# seed"},
     facts={"chance": int | float, "reach": Mapping},
     tables=partial(list_distances, "Recall", "Recall by distance"),
     read=read_recall,
     pictures=(draw_recall,),
-)
+)  # fmt: skip
 ORDER = replace(
-    RECALL,
-    name="order",
-    title="Order",
-    share=13,
-    quick_share=8,
+    RECALL, name="order", title="Order", share=13, quick_share=8,
     measure=partial(measure_course, ORDERS),
     tables=partial(list_distances, "Order", "Order, a b c or c b a, by distance"),
     read=read_order,
     pictures=(draw_order,),
-)
+)  # fmt: skip

@@ -202,14 +202,10 @@ def draw_steps(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 STEPS = Part(
-    "steps",
-    title="Sequential steps",
-    counts="sequential steps",
-    share=3,
-    quick_share=3,
+    "steps", title="Sequential steps", counts="sequential steps", share=3, quick_share=3,
     measure=measure_steps,
     lists={"rows": "kind d# k? n# chain#", "fits": "kind per_token# constant# is_exact order textbook"},
     columns=list_columns,
     read=read_steps,
     pictures=(draw_steps,),
-)
+)  # fmt: skip
