@@ -234,8 +234,6 @@ class Pointwise(Weigh):
 class Row(Weigh):
     """Weights that need the whole row of scores at once, as entmax does; masked scores arrive as -inf."""
 
-    has_signs = False
-
     def solve(self, scores: Tensor, tile: Tile) -> Tensor:
         """The weights of complete rows."""
         raise NotImplementedError

@@ -27,6 +27,7 @@ class Hard(Row):
     how: str = "argmax"
     generator: torch.Generator | None = field(default=None, repr=False)
     seed: int | None = None
+    has_signs = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:
