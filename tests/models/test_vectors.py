@@ -28,6 +28,11 @@ def draw_vectors(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+def autocast(model: Encoder, *given: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(*given)
+
+
 def list_grads(model: Encoder | Transformer, out: Tensor) -> dict[str, Tensor]:
     names, parameters = zip(*model.named_parameters(), strict=True)
     grads = torch.autograd.grad(out.sin().sum(), parameters, allow_unused=True)
@@ -188,6 +193,14 @@ def test_a_source_of_vectors_has_no_vocabulary():
         (
             lambda: build()(draw_vectors(4, 7, 5).float()),
             "Encoder is in float64 and vectors in float32: bring both to one, as by layer.to(vectors.dtype).",
+        ),
+        (
+            lambda: autocast(build().float(), draw(4, 7, 5)),
+            "Encoder is in float32 and vectors in int64: bring both to one, as by layer.to(vectors.dtype).",
+        ),
+        (
+            lambda: autocast(build().float(), draw_vectors(4, 7, 5)),
+            "Encoder is in float32 and vectors in float64: bring both to one, as by layer.to(vectors.dtype).",
         ),
         (lambda: build()([[1]]), "Encoder vectors must be a tensor, got list."),
         (

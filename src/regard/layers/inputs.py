@@ -44,8 +44,9 @@ def check_call(
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     """Raise unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
-    # first, since to walk to a parameter takes longer
-    if torch.is_autocast_enabled(rows.device.type):
+    # first, since to walk to a parameter takes longer; it casts neither integers nor float64
+    casts = rows.is_floating_point() and rows.dtype != torch.float64
+    if casts and torch.is_autocast_enabled(rows.device.type):
         return
     weight = next(layer.parameters(), None)
     if weight is not None and rows.dtype != weight.dtype:
