@@ -137,6 +137,13 @@ class Score(Term):
     # whether half precision holds the rows of `as_dot` where it holds query and key
     keeps_range: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # the faster ways that it inherits are those of another definition
+        if "__call__" in vars(cls):
+            for name in {"prepare", "as_dot", "is_dot"} - vars(cls).keys():
+                setattr(cls, name, vars(Score)[name])
+
     @classmethod
     def start(cls, heads: int, width: int) -> dict[str, Tensor]:
         """Initial values of the learned tensors, by field, for a layer of so many heads of this width."""
