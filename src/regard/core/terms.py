@@ -140,8 +140,8 @@ class Score(Term):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         # the faster ways that it inherits are those of another definition
-        if "__call__" in vars(cls):
-            for name in {"prepare", "as_dot", "is_dot"} - vars(cls).keys():
+        for name in ("prepare", "as_dot", "is_dot") if "__call__" in vars(cls) else ():
+            if name not in vars(cls) and getattr(cls, name) is not vars(Score)[name]:
                 setattr(cls, name, vars(Score)[name])
 
     @classmethod
