@@ -189,7 +189,7 @@ def test_a_source_of_vectors_has_no_vocabulary():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: build()(draw(4, 7)), "Encoder vectors must be (batch, vectors, input_size=5), got shape (4, 7)."),
+        (lambda: build()(draw(4, 7)), "Encoder vectors must be (batch, positions, input_size=5), got shape (4, 7)."),
         (
             lambda: build()(draw_vectors(4, 7, 5).float()),
             "Encoder is in float64 and vectors in float32: bring both to one, as by layer.to(vectors.dtype).",
@@ -205,7 +205,7 @@ def test_a_source_of_vectors_has_no_vocabulary():
         (lambda: build()([[1]]), "Encoder vectors must be a tensor, got list."),
         (
             lambda: small.build(**VECTORS).encode(draw_vectors(4, 7, 6)),
-            "Transformer source must be (batch, source, input_size=5), got shape (4, 7, 6).",
+            "Transformer source must be (batch, positions, input_size=5), got shape (4, 7, 6).",
         ),
         (
             lambda: build(num_layers=1).adopt(reading.build(num_layers=1)),

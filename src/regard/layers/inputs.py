@@ -21,7 +21,7 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
     # size by size, here and below: a compiler finds its sizes of any number in no tuple
     if rows.ndim != 3 or (size is not None and rows.shape[-1] != size):
         wanted = size_name if size is None else f"{size_name}={size}"
-        axis = "positions" if name == "X" else name
+        axis = name if name in ("queries", "keys", "values") else "positions"
         raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
     check_dtype(layer, rows, name)
 
