@@ -24,5 +24,10 @@ def find_plugins(kind: str) -> dict[str, str]:
 
     >>> find_plugins("nothing")
     {}
+
+    What two packages declare by one name is "one and other", which nobody can import.
     """
-    return {one.name: one.value for one in entry_points(group=f"regard.{kind}")}
+    found: dict[str, set[str]] = {}
+    for one in entry_points(group=f"regard.{kind}"):
+        found.setdefault(one.name, set()).add(one.value)
+    return {name: " and ".join(sorted(values)) for name, values in found.items()}

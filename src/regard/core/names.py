@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, plain
 from regard.plugins import find_plugins, load
 
 T = TypeVar("T")
@@ -37,10 +37,13 @@ class Named(Mapping[str, type[T]]):
         if name in self.own:
             found: type[T] = load(self.own[name])
             return found
+        reference = self.plugins[name]
         try:
-            found = load(self.plugins[name])
-        except (ImportError, AttributeError) as error:
-            raise RegardError(self._refuse(name, f"cannot be imported ({error})")) from None
+            found = load(reference)
+        # a module may raise anything
+        except Exception as error:
+            cause = str(error) or type(error).__name__
+            raise RegardError(self._refuse(name, f"cannot be imported ({plain(cause)})")) from error
         if not isinstance(found, type) or not issubclass(found, load(f"regard.core:{self.contract}")):
             raise RegardError(self._refuse(name, f"must be a class of {self.contract}, a contract of regard.core"))
         return found

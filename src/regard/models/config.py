@@ -97,6 +97,8 @@ def check_fields(config: Any) -> None:
     kinds = get_type_hints(type(config))
     for one in fields(config):
         name, value, kind = one.name, getattr(config, one.name), kinds[one.name]
+        if "names" not in one.metadata:
+            raise RegardError(f"Config {name} says not what it may be: declare it by setting(…).")
         if not _is_of(value, kind):
             called = kind.__name__ if isinstance(kind, type) else kind
             raise RegardError(f"Config {name} must be {called}, got {value!r:.80}.")
