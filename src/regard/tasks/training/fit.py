@@ -273,7 +273,7 @@ class _Trainer:
             ) from None
         if self.standing.best_step:
             self.task.check(self.folder)
-        # the sum of all processes goes on in one of them; the others have its names, for they sum what they have by name
+        # the sum of all processes goes on in one of them; the others have its names, for all sum by name
         share, now = int(self.fabric.is_global_zero), self.standing
         self.learner.recall(share * now.loss_sum, {name: share * x for name, x in now.loss_parts.items()})
         self.count = share * now.loss_count
