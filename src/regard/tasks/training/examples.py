@@ -37,7 +37,8 @@ class Examples:
     """A dataset in files, and how it is split; a subclass says how examples are read.
 
     `data` names files, or else the `builtin` examples, which `draw` splits: by hash, by masks, or as they come. Where
-    `open` gives a sequence that is no list, examples are made when they are asked for: they need not lie in memory.
+    `open` gives something with a length and numbered items that is no list, as torch's datasets are, examples are made
+    when they are asked for: they need not lie in memory.
     Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
     is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
     from, and there is no test. `limit` is the most examples to learn from.
@@ -110,7 +111,7 @@ class Examples:
         for name, part in (("training", parts.train), ("validation", parts.valid)):
             if not len(part):
                 raise self.refuse(parts, name)
-        return parts._replace(train=parts.train[: self.limit])
+        return parts._replace(train=take_first(parts.train, self.limit))
 
     def read(self, paths: tuple[str, ...], part: Part, limit: int | None = None) -> Sequence[Any]:
         """The examples of files, or the first `limit` of them; of a dataset that is split, those of one part."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from regard.core import RegardError
+from regard.data.split import take_first
 from regard.models.layout import CONFIG, read_config
 from regard.tasks.registry import Entry
 from regard.tasks.training.examples import Examples
@@ -46,4 +47,4 @@ def find_examples(
             f"{' and '.join(corpus.data)} changed since {run} was trained, so what it held out may be what it learned"
             f" from: name {kind.called} it never saw by --data."
         )
-    return test[:limit]
+    return take_first(test, limit)
