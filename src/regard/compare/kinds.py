@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from regard.compare.settings import Dimensions, Settings
 from regard.core import RegardError
+from regard.core.names import import_plugin
 from regard.layers import SelfAttention
 from regard.layers.linear import apply_together
 from regard.layers.spelling import check_kernel
 from regard.mask import Window
-from regard.plugins import find_plugins, load
+from regard.plugins import find_plugins
 from regard.score import Feature
 
 Rows = Float[Tensor, "batch positions width"]
@@ -220,7 +221,7 @@ GRU = replace(
 
 def load_kinds() -> dict[str, Kind]:
     """Those of other installed packages (entry points `regard.kinds`)."""
-    kinds = {name: load(reference) for name, reference in find_plugins("kinds").items()}
+    kinds = {name: import_plugin("kinds", name, reference) for name, reference in find_plugins("kinds").items()}
     if wrong := [name for name, kind in kinds.items() if not isinstance(kind, Kind) or kind.name != name]:
         raise RegardError(f"entry point regard.kinds {wrong[0]} must be a Kind of that name: mend what declares it.")
     return kinds
