@@ -1,11 +1,12 @@
 """Parts by hash, by label and by masks; examples made when they are asked for, and their batches."""
 
 import itertools
+import json
 import random
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from operator import itemgetter
 
@@ -16,6 +17,7 @@ from regard.data import find_part, read_pairs, split
 from regard.data.collated import Collated
 from regard.data.split import fold, split_by_masks, split_evenly, take_first
 from regard.data.subset import Subset
+from regard.models.config import setting
 from regard.tasks.training.examples import Examples
 
 PAIRS = [(f"Sentence {n}, of {n * n}.", f"Satz {n}") for n in range(20_000)]
@@ -210,6 +212,27 @@ def test_the_first_of_a_dataset_are_not_read_before_they_are_asked_for():
     assert (list(parts.train), len(parts.valid), parts.test) == ([f"text {n}" for n in range(3)], 4, [])
     assert list(take_first(Endless(5), 9)) == [f"text {n}" for n in range(5)]
     assert list(take_first({"a": 1}, 1)) == ["a"]
+
+
+def test_settings_of_a_reader_are_read_again_as_they_are_declared():
+    @dataclass(frozen=True)
+    class Sized(Examples):
+        size: int = setting(8, "pixels of a side", most=64)
+        mode: str = setting("grey", "colours", ("grey", "rgb"))
+
+    # annotations of a class in a function are found here
+    Sized.__annotations__ |= {"size": int, "mode": str}
+    made = Sized(data=("a",), size=16)
+    assert Sized.from_dict(json.loads(json.dumps(asdict(made)))) == made
+    for wrong, said in (
+        ({"size": "x"}, "a corpus' size must be int, got 'x'."),
+        ({"size": 0}, "a corpus' size must be at least 1, got 0."),
+        ({"mode": "x"}, "a corpus' mode must be one of 'grey', 'rgb', got 'x'."),
+        ({"sizes": 1}, "a corpus cannot have sizes=1."),
+    ):  # fmt: skip
+        with pytest.raises(RegardError) as caught:
+            Sized.from_dict(wrong)
+        assert str(caught.value) == said
 
 
 def test_masks_must_fit_and_share_nothing_that_is_learned():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, get_type_hints
 
 from regard.core import RegardError
 from regard.data.split import Part, Split, split, split_evenly, take_first
+from regard.models.config import check_field
 from regard.tasks.training.digest import digest_data
 
 # how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
@@ -51,6 +52,7 @@ class Examples:
     seed: int = 0
     parting: str = "even"
 
+    # what fields may be when they are read again; those that are a `setting` say it themselves
     fits: ClassVar[Fits] = SHARED
     # what examples are called
     called: ClassVar[str] = "examples"
@@ -64,10 +66,13 @@ class Examples:
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
         """The dataset that `dataclasses.asdict` gave, also after JSON, which has no tuples."""
-        for name, value in entries.items():
-            if name not in cls.fits or not cls.fits[name](value):
-                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
+        hints, own = get_type_hints(cls), {x.name: x for x in fields(cls) if "help" in x.metadata}
+        for name, value in entries.items():
+            if name in own and name not in cls.fits:
+                check_field(own[name], fixed[name], hints[name], "a corpus'")
+            elif name not in cls.fits or not cls.fits[name](value):
+                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         return cls(**{"parting": "hash", **fixed})
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any] | Split:
