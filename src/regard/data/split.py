@@ -68,7 +68,7 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
     return Split(*(Subset(source, numbers, is_whole=True) for numbers in found.values()))
 
 
-def take_first(examples: Iterable[Any], limit: int | None = None) -> Sequence[Any]:
+def take_first(examples: Any, limit: int | None = None) -> Sequence[Any]:
     """The first `limit` examples, or all: of an iterator a list, of what has a length and numbers a `Subset`.
 
     >>> class Squares:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,4 +63,4 @@ def _write(found: Sequence[Any]) -> Iterator[str]:
 
 def _write_json(found: Sequence[Any]) -> Iterator[str]:
     for one in found:
-        yield json.dumps(asdict(one) if is_dataclass(one) else one, ensure_ascii=False)
+        yield json.dumps(asdict(one) if hasattr(one, "__dataclass_fields__") else one, ensure_ascii=False)

@@ -288,7 +288,7 @@ class _Trainer:
         mine = [[names.get(id(x)) for x in group["params"]] for group in optimizer.param_groups]
         if mine != [group["params"] for group in entries["param_groups"]]:
             raise ValueError("other parameters")
-        return optimizer.load_state_dict(entries)
+        optimizer.load_state_dict(entries)
 
 
 def _seed(*numbers: int) -> None:
