@@ -123,7 +123,8 @@ TASKS = [
         FIT,
         "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
         "                counted += self._learn(next(steps))\n",
-        "                group = next(steps)\n                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
+        "                group = next(steps)\n"
+        "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
         "                counted += self._learn(group)\n",
         "a step is seeded behind its batches, whose random crops are others where a run goes on",
     ),
