@@ -183,7 +183,10 @@ def test_a_model_of_another_package_is_found(tmp_path, package):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own-lost", "regard-transformer, own, own-other, own-gone, own-tied, own-lost-constant; install the package of another."),
+        (
+            "own-lost",
+            "regard-transformer, own, own-other, own-gone, own-tied, own-lost-constant; install the package of another.",
+        ),
         (
             "own-other",
             "entry point regard.models own-other=own_models:Other must be a Pretrained of that model_type, and is"

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from regard.compare.settings import Dimensions, Settings
 from regard.core import RegardError
+from regard.core.names import import_plugin
 from regard.layers import SelfAttention
 from regard.layers.linear import apply_together
 from regard.layers.spelling import check_kernel
 from regard.mask import Window
-from regard.plugins import find_plugins, load
+from regard.plugins import find_plugins
 from regard.score import Feature
 
 Rows = Float[Tensor, "batch positions width"]
@@ -196,7 +197,7 @@ def load_kinds() -> dict[str, Kind]:
     """Those of other installed packages (entry points `regard.kinds`)."""
     kinds = {}
     for name, reference in find_plugins("kinds").items():
-        kinds[name] = load(reference)
+        kinds[name] = import_plugin("kinds", name, reference)
         if not isinstance(kinds[name], Kind) or kinds[name].name != name:
             raise RegardError(
                 f"entry point regard.kinds {name}={reference} must be a Kind of that name: mend or remove the package"
