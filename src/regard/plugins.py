@@ -7,6 +7,9 @@ import importlib
 from importlib.metadata import entry_points
 from typing import Any
 
+# between what several packages declare by one name
+AND = " and "
+
 
 def load(reference: str) -> Any:
     """Import the object that "module:name" names.
@@ -22,7 +25,12 @@ def load(reference: str) -> Any:
 def find_plugins(kind: str) -> dict[str, str]:
     """The entry points of the group `regard.<kind>` in installed packages, by name; nothing is imported.
 
+    Where packages declare one name for different things, these stand with `AND` between, and cannot be imported.
+
     >>> find_plugins("nothing")
     {}
     """
-    return {one.name: one.value for one in entry_points(group=f"regard.{kind}")}
+    found: dict[str, set[str]] = {}
+    for one in entry_points(group=f"regard.{kind}"):
+        found.setdefault(one.name, set()).add(one.value)
+    return {name: AND.join(sorted(values)) for name, values in found.items()}

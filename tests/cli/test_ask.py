@@ -216,3 +216,9 @@ def test_a_broken_run(complaint, finished, file, tmp_path, monkeypatch):
     assert f"broken/{file}" in complaint("tag", "broken", "x", "--output", "out.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
     assert "nowhere" in complaint("tag", "nowhere", "x")
+
+
+def test_answers_of_any_task_are_json_whatever_they_are():
+    from regard.cli.ask.of_task import _write_json
+
+    assert list(_write_json(["é", {"a": 1}, [2]])) == ['"é"', '{"a": 1}', "[2]"]

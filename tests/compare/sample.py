@@ -25,6 +25,15 @@ TIMES = {
 REACH = {"conv": 12, "rnn": None, "gru": None, "attention": None, "windowed": 64, "linear": None}
 
 
+def ignore(share: float) -> None:
+    """Nobody is told how far it is."""
+
+
+def pick(rows: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
+    """The rows that have all of these values; the comparison has its own way to find them."""
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
 def list_kernels(kind: Kind) -> tuple[int | None, ...]:
     return KERNELS if "k" in kind.powers else (None,)
 

@@ -20,7 +20,7 @@ from regard.compare.parts import digits
 from regard.compare.parts.digits import measure_digits
 from regard.compare.settings import QUICK_SECONDS, Dimensions, Settings
 from regard.compare.tables import list_tables
-from tests.compare.sample import draw_page, read_part
+from tests.compare.sample import draw_page, ignore, read_part
 
 # over before anything is done: the first of a part is done all the same
 HURRY = Settings(
@@ -28,10 +28,6 @@ HURRY = Settings(
 )
 RECALL = Puzzle(4, torch.arange(4)[:, None])
 TINY = dict.fromkeys((True, False), Course(RECALL, 12, (1, 2, 9), 3, Recipe(2, batch=2), width=8))
-
-
-def ignore(share):
-    pass
 
 
 def test_time_is_measured_at_the_shortest_first_and_the_rest_is_listed():

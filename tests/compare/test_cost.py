@@ -9,13 +9,10 @@ from regard.compare.kinds import KINDS, count_parameters
 from regard.compare.meters import cost
 from regard.compare.meters.cost import extrapolate, list_fits, measure_cost
 from regard.compare.settings import Dimensions, Settings
+from tests.compare.sample import ignore
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 DIMS = Dimensions(width=16, kernel=3, heads=2, window=8)
-
-
-def ignore(share: float) -> None:
-    """Nobody is told how far it is."""
 
 
 def pretend(monkeypatch, seconds, size=lambda name, n: 100 * n) -> list[tuple[str, tuple[int, ...], str]]:

@@ -20,10 +20,7 @@ from regard.compare.parts.digits import (
     measure_digits,
 )
 from regard.compare.settings import Dimensions, Settings
-
-
-def ignore(share):
-    pass
+from tests.compare.sample import ignore
 
 
 def test_every_beginning_has_its_share_of_every_class():

@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from regard.compare.part import find_part
 from regard.compare.registry import PARTS
 from regard.compare.report.figures import DARK, LIGHT, LOOKS, Sheet, repaint, write_svg
 from regard.views.sheet import open_sheet
-from tests.compare.sample import KERNELS, LENGTHS, STEPS, make_sample
+from tests.compare.sample import KERNELS, LENGTHS, STEPS, make_sample, pick
 
 # what draws a picture, and the part it is of
 PICTURES = {draw.__name__.removeprefix("draw_"): (draw, part) for part in PARTS for draw in find_part(part).pictures}
@@ -44,10 +43,6 @@ def list_lines(axes):
 
 def list_hidden(axes, label):
     return [line for line in axes.lines if line.get_label() == label]
-
-
-def pick(rows, **wanted):
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def test_every_kind_has_its_own_colour_and_mark():
@@ -194,31 +189,26 @@ def test_the_same_numbers_are_the_same_picture():
     assert "<dc:date>" not in first
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_part_without_rows_is_drawn(name):
+def test_a_part_without_rows_is_drawn_without_a_warning(name):
     made = make_sample(PICTURES[name][1])
     made.parts[PICTURES[name][1]] |= {"rows": [], "fits": [], "maps": []}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert draw(name, made).axes
+    assert draw(name, made).axes
 
 
+@pytest.mark.filterwarnings("error")
 def test_one_point_is_drawn_without_a_warning():
     made = make_sample("cost")
     made.parts["cost"]["rows"] = made.parts["cost"]["rows"][:1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert "<svg" in write("seconds", made)
+    assert "<svg" in write("seconds", made)
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_reaches_nothing_is_drawn_without_a_warning():
     made = make_sample("recall")
     made.parts["recall"]["reach"]["conv"] = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        svg = write("recall", made)
-    (windowed,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "windowed attention"]
-    (conv,) = [axes for axes in draw("recall", made).axes if axes.get_title(loc="left") == "convolution"]
-    assert svg.startswith("<?xml")
-    assert not list_hidden(conv, "_reach")
-    assert list_hidden(windowed, "_reach")
+    assert write("recall", made).startswith("<?xml")
+    panels = {axes.get_title(loc="left"): axes for axes in draw("recall", made).axes}
+    assert not list_hidden(panels["convolution"], "_reach")
+    assert list_hidden(panels["windowed attention"], "_reach")

@@ -12,14 +12,11 @@ from regard.compare.meters.learning import PATIENCE, Recipe, measure_accuracy, r
 from regard.compare.meters.puzzles import Course, Puzzle
 from regard.compare.meters.sight import find_reach
 from regard.compare.settings import Dimensions, Settings
+from tests.compare.sample import ignore
 
 LENGTH, TOKENS = 15, 7
 # three symbols of noise and as many that tell, with the question seven tokens
 PUZZLE = Puzzle(3, torch.arange(3)[:, None])
-
-
-def ignore(share):
-    pass
 
 
 def test_a_step_is_that_of_adamw_with_a_clipped_gradient():

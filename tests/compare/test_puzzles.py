@@ -14,6 +14,7 @@ from regard.compare.meters.learning import Recipe, measure_accuracy, train
 from regard.compare.meters.puzzles import Course, Puzzle, measure_course
 from regard.compare.parts.puzzles import RECALLS
 from regard.compare.settings import Dimensions, Settings
+from tests.compare.sample import ignore
 
 SMALL = Dimensions(width=8, heads=2, window=4)
 RECALL, ORDER = Puzzle(4, torch.arange(4)[:, None]), Puzzle(4, torch.tensor([[2, 1, 0], [0, 1, 2]]))
@@ -88,10 +89,6 @@ def test_the_same_generator_draws_the_same(puzzle, read, noise):
 
 
 # --- what is learned of them ------------------------------------------------------------------------------------------
-
-
-def ignore(share):
-    pass
 
 
 def pick(*names):

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.compare.registry import PARTS
-from tests.compare.sample import make_sample, read_part
+from tests.compare.sample import make_sample, pick, read_part
 
 BOOKS = "formulas, which have no constant factors, self-attention is cheaper than convolution up to n ≈ 96"
 SAID = {
@@ -87,7 +87,7 @@ OF_NEW = [
 
 
 def change(comparison, part, listed, new, wanted):
-    rows = [row for row in comparison.parts[part][listed] if all(row[key] == value for key, value in wanted.items())]
+    rows = pick(comparison.parts[part][listed], **wanted)
     assert rows
     for row in rows:
         row.update(new)
@@ -161,23 +161,15 @@ def test_what_is_too_long_for_some_is_no_race():
     assert "At n = 512 training keeps, between operators," in text
 
 
-@pytest.mark.parametrize(
-    ("share", "placed", "said"),
-    [
-        (1.0, True, "With positions it is learned by self-attention (100.0 % with); without was not measured."),
-        (1.0, False, "Without positions it is learned by self-attention (100.0 % without); with was not measured."),
-        (0.5, True, "With positions it is not learned by self-attention (50.0 % with); without was not measured."),
-        (0.5, False, "Without positions it is not learned by self-attention (50.0 % without); with was not measured."),
-    ],
-)
-def test_order_of_which_one_half_was_left_out(share, placed, said):
+@pytest.mark.parametrize(("share", "learned"), [(1.0, "is learned"), (0.5, "is not learned")])
+@pytest.mark.parametrize(("placed", "this", "that"), [(True, "with", "without"), (False, "without", "with")])
+def test_order_of_which_one_half_was_left_out(share, learned, placed, this, that):
     made = make_sample("order")
-    rows = made.parts["order"]["rows"]
-    made.parts["order"]["rows"] = [
-        {**row, "accuracy": share} for row in rows if (row["kind"], row["has_position"]) == ("attention", placed)
-    ]
+    rows = pick(made.parts["order"]["rows"], kind="attention", has_position=placed)
+    made.parts["order"]["rows"] = [{**row, "accuracy": share} for row in rows]
     text = read_part(made, "order")
-    assert said in text
+    said = f"{this} positions it {learned} by self-attention ({share:.1%} {this}); {that} was not measured."
+    assert said.replace("%", " %").capitalize() in text
     assert "Only" not in text
 
 

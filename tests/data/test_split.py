@@ -1,10 +1,13 @@
 """Parts by hash, by label and by masks; examples made when they are asked for, and their batches."""
 
 import itertools
+import json
 import random
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from operator import itemgetter
 
 import pytest
@@ -12,8 +15,10 @@ import pytest
 from regard.core import RegardError
 from regard.data import find_part, read_pairs, split
 from regard.data.collated import Collated
-from regard.data.split import fold, split_by_masks, split_evenly
+from regard.data.split import fold, split_by_masks, split_evenly, take_first
 from regard.data.subset import Subset
+from regard.models.config import setting
+from regard.tasks.training.examples import Examples
 
 PAIRS = [(f"Sentence {n}, of {n * n}.", f"Satz {n}") for n in range(20_000)]
 # sha256 of "0\nsentence0" and so on as fractions: 0.88 0.50 0.80 0.29 0.66 0.12 0.61 0.37
@@ -171,6 +176,63 @@ def test_examples_made_lazily_are_parted_as_a_list_is(part_up):
     assert all(isinstance(part, Subset) for part in parts)
     assert [list(part) for part in parts] == list(part_up(rows))
     assert list(parts.train[3:7]) == part_up(rows).train[3:7]
+
+
+class Endless:
+    """A dataset as torch has them: no sequence to Python, no slices, and no end to what it is asked for."""
+
+    def __init__(self, count):
+        self.count, self.asked = count, Counter()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        assert type(number) is int
+        self.asked.update([number])
+        return f"text {number}"
+
+
+@pytest.mark.parametrize("part_up", [partial(split, key=str), partial(split_evenly, key=str)])
+def test_a_dataset_of_torch_is_parted_and_not_kept(part_up):
+    source = Endless(60)
+    parts = part_up(source)
+    assert source.asked == dict.fromkeys(range(60), 1)
+    assert [list(part) for part in parts] == [list(part) for part in part_up([f"text {n}" for n in range(60)])]
+
+
+def test_the_first_of_a_dataset_are_not_read_before_they_are_asked_for():
+    @dataclass(frozen=True)
+    class Lazy(Examples):
+        def open(self, paths):
+            return Endless(int(paths[0]))
+
+    parts = Lazy(data=("9",), valid=("4",), limit=3).part()
+    assert parts.train.source.asked == parts.valid.source.asked == {}
+    assert (list(parts.train), len(parts.valid), parts.test) == ([f"text {n}" for n in range(3)], 4, [])
+    assert list(take_first(Endless(5), 9)) == [f"text {n}" for n in range(5)]
+    assert list(take_first({"a": 1}, 1)) == ["a"]
+
+
+def test_settings_of_a_reader_are_read_again_as_they_are_declared():
+    @dataclass(frozen=True)
+    class Sized(Examples):
+        size: int = setting(8, "pixels of a side", most=64)
+        mode: str = setting("grey", "colours", ("grey", "rgb"))
+
+    # annotations of a class in a function are found here
+    Sized.__annotations__ |= {"size": int, "mode": str}
+    made = Sized(data=("a",), size=16)
+    assert Sized.from_dict(json.loads(json.dumps(asdict(made)))) == made
+    for wrong, said in (
+        ({"size": "x"}, "a corpus' size must be int, got 'x'."),
+        ({"size": 0}, "a corpus' size must be at least 1, got 0."),
+        ({"mode": "x"}, "a corpus' mode must be one of 'grey', 'rgb', got 'x'."),
+        ({"sizes": 1}, "a corpus cannot have sizes=1."),
+    ):  # fmt: skip
+        with pytest.raises(RegardError) as caught:
+            Sized.from_dict(wrong)
+        assert str(caught.value) == said
 
 
 def test_masks_must_fit_and_share_nothing_that_is_learned():

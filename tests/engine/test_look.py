@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from regard import RegardError, look
 from regard.bias import Alibi
-from regard.core import Sizes
+from regard.core import Row, Sizes
 from regard.engine import find_weights
 from regard.engine.backends.fused import look as kernels
 from regard.engine.call import Call
@@ -151,6 +152,19 @@ def test_empty_axes(shape):
     assert seen.entropy.shape == (1, 2, n)
     assert seen.received.shape == (1, 2, m)
     assert seen.top_keys.shape == (1, 2, n, m)
+
+
+def test_a_row_of_ones_own_may_have_signs():
+    @dataclass(frozen=True, repr=False)
+    class Centred(Row):
+        def solve(self, scores, tile):
+            weights = scores.softmax(-1)
+            return weights - weights.mean(-1, keepdim=True)
+
+    query, key = draw(1, 2, 3, 4), draw(1, 2, 5, 4, seed=1)
+    shares = find_weights(query, key, weigh=Centred()).abs()
+    shares = shares / shares.sum(-1, keepdim=True)
+    assert_close(look(query, key, weigh=Centred()).entropy, torch.special.entr(shares).sum(-1))
 
 
 def test_half_precision_is_measured_in_float32():

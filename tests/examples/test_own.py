@@ -151,6 +151,55 @@ def test_nodes_are_labelled_scored_and_looked_at(runs, say, tmp_path):
     assert "leave 'x' out" in say("look", runs["karate"], "x")[1]
 
 
+def test_a_run_knows_its_graph_and_no_other(runs, say, tmp_path):
+    file, run = tmp_path / "graph.txt", tmp_path / "run"
+    nodes = [f"node {label} {part}" for part in ("train", "valid", "test") for label in "ab"]
+    file.write_text("\n".join([*nodes, "edge 0 2", "edge 1 3", "edge 4 0"]))
+    say("train", "karate", "--data", file, *SMALL, "--out", run, "--quiet")
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join([*nodes, "node a test", "edge 6 0"]))
+    for name in (runs["karate"], run):
+        said = f"data must be the graph that {name} learned from, which knows no other: leave --data out.\n"
+        assert say("evaluate", name, "--data", other)[1] == said
+    assert json.loads(say("evaluate", run, "--data", file, "--json")[0])["count"] == 2
+    # one edge is another's
+    file.write_text(file.read_text().replace("edge 4 0", "edge 4 1"))
+    for words in (("karate", run, "0"), ("look", run)):
+        assert say(*words)[1] == (
+            f"{file} changed since {run} was trained, which knows the nodes as they were: restore them, or train it"
+            " anew.\n"
+        )
+    config = json.loads((run / "config.json").read_text())
+    for corpus in ("x", [1], True):
+        config["training"]["corpus"] = corpus
+        (run / "config.json").write_text(json.dumps(config))
+        assert f"{run / 'config.json'} is damaged (" in say("karate", run, "0")[1]
+
+
+def test_a_graph_without_edges_is_learned(say, tmp_path):
+    (tmp_path / "graph.txt").write_text("node a train\nnode b train\nnode a valid\nnode b test")
+    say("train", "karate", "--data", tmp_path / "graph.txt", *SMALL, "--out", tmp_path / "run", "--quiet")
+    assert say("karate", tmp_path / "run", "3")[0] in ("3 a\n", "3 b\n")
+
+
+def test_digits_in_files_are_read_and_never_fetched(say, tmp_path, monkeypatch):
+    from own.digits_job import Digits
+
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("it fetches"))
+    word = "http://127.0.0.1/digits.csv"
+    assert say("train", "digits", "--data", word, "--out", tmp_path / "run")[1] == (
+        f"{word} does not exist: check the name.\n"
+    )
+    file = tmp_path / "digits.csv"
+    for content in ("", "1,2,3\n", ",".join(["17"] * 65), ",".join(["1"] * 64 + ["10"])):
+        file.write_text(content)
+        assert say("train", "digits", "--data", file, "--out", tmp_path / "run")[1] == (
+            f"{file} must have lines of 64 numbers from 0 to 16 and a digit.\n"
+        )
+    file.write_text("\n".join(",".join([str(k)] * 64 + [str(k)]) for k in range(3)))
+    assert [(int(one.sum()), label) for one, label in Digits().open((str(file),))] == [(0, "0"), (64, "1"), (128, "2")]
+
+
 def test_its_part_is_in_the_comparison(say, tmp_path):
     given = ("--parts", "parameters", "--widths", "8,16", "--out", tmp_path / "a.html")
     out, _ = say("compare", *given)

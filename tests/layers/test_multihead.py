@@ -458,6 +458,10 @@ MESSAGES = {
         lambda: layer_of(score="dots"),
         f"MultiHeadAttention score must be a term, a function or one of {', '.join(map(repr, SCORES))}, got 'dots'.",
     ),
+    "no score name": (
+        lambda: layer_of(score=""),
+        f"MultiHeadAttention score must be a term, a function or one of {', '.join(map(repr, SCORES))}, got ''.",
+    ),
     "score class": (
         lambda: layer_of(score=int),
         "score must be a Score such as Dot() or a function of two tiles, got the class int (write int(…)).",

@@ -223,7 +223,7 @@ def test_rates_and_norms_are_the_configs():
         ),
         (
             lambda: build(pooling="mean").pool(torch.ones(2, 12).double()),
-            "Encoder hidden must be (batch, hidden, num_hiddens=12), got shape (2, 12).",
+            "Encoder hidden must be (batch, positions, num_hiddens=12), got shape (2, 12).",
         ),
         (
             lambda: build(position="learned", max_len=6)(draw(4, 7)),

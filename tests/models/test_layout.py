@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from types import ModuleType
 
 import pytest
+import torch
 from torch import nn
 
 from regard import RegardError, models
@@ -78,13 +79,81 @@ class Own(Pretrained):
         self.config, self.layer = config, nn.Linear(config.widths[0], config.widths[1])
 
 
+class Tied(Own):
+    """One matrix under two names, integers before the weights, and draws of its own."""
+
+    model_type = "own-tied"
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.register_buffer("seen", torch.zeros(2, dtype=torch.uint8))
+        self.norm = nn.BatchNorm1d(3)
+        self.twin = nn.Linear(config.widths[0], config.widths[1])
+        self.twin.weight = self.layer.weight
+        self.drawn = nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(0)))
+
+
+class Lost(Own):
+    """A constant that no file has."""
+
+    model_type = "own-lost-constant"
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.register_buffer("constant", torch.ones(3), persistent=False)
+
+
+class Held(Own):
+    model_type = "own-held"
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.constant = torch.ones(3)
+
+
+@dataclass(frozen=True)
+class Plain(Widths):
+    rest: int = 3
+
+
+@dataclass(frozen=True)
+class Late(Widths):
+    rest: int = setting(3, "what came later", since=FORMAT + 1)
+
+
+@dataclass(frozen=True)
+class Taken(Widths):
+    dtype: str = setting("auto", "what a folder has, too")
+
+
+@dataclass(frozen=True)
+class Large(Widths):
+    period: int = setting(4096, "no size of a weight")
+
+
+@dataclass(frozen=True)
+class Nothing(ModelConfig):
+    """No settings."""
+
+
+class Bare(Pretrained):
+    model_type, config_class = "own-bare", Nothing
+
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.layer = config, nn.Linear(2, 3)
+
+
 @pytest.fixture
 def package(monkeypatch):
     """A package that is installed, as far as one can tell."""
     module = ModuleType("own_models")
-    module.Own, module.Other = Own, Encoder
+    for kind in (Own, Tied, Lost, Held, Bare):
+        setattr(module, kind.__name__, kind)
+    module.Other = Encoder
     monkeypatch.setitem(sys.modules, "own_models", module)
     found = {"own": "own_models:Own", "own-other": "own_models:Other", "own-gone": "gone_models:Gone"}
+    found |= {kind.model_type: f"own_models:{kind.__name__}" for kind in (Tied, Lost, Held, Bare)}
     monkeypatch.setattr(layout, "find_plugins", lambda kind: found if kind == "models" else {})
     yield found
     pretrained._load_class.cache_clear()
@@ -114,7 +183,10 @@ def test_a_model_of_another_package_is_found(tmp_path, package):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own-lost", "regard-transformer, own, own-other, own-gone; install the package of another."),
+        (
+            "own-lost",
+            "regard-transformer, own, own-other, own-gone, own-tied, own-lost-constant; install the package of another.",
+        ),
         (
             "own-other",
             "entry point regard.models own-other=own_models:Other must be a Pretrained of that model_type, and is"
@@ -133,6 +205,72 @@ def test_a_model_that_is_not_there_is_named(tmp_path, package, name, said):
     with pytest.raises(RegardError) as error:
         load_pretrained(tmp_path)
     assert str(error.value).endswith(said)
+
+
+def test_a_module_that_raises_is_named(tmp_path, package, monkeypatch):
+    (tmp_path / "breaking_models.py").write_text("raise RuntimeError('boom')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    package["own-breaking"] = "breaking_models:Own"
+    Own(Widths()).save_pretrained(tmp_path)
+    change(tmp_path, model_type="own-breaking")
+    with pytest.raises(RegardError) as error:
+        load_pretrained(tmp_path)
+    assert str(error.value) == (
+        "entry point regard.models own-breaking=breaking_models:Own must be a Pretrained of that model_type, and cannot"
+        " be imported: boom; mend or remove the package that declares it."
+    )
+
+
+def test_what_weights_share_and_count_comes_back(tmp_path, package):
+    model = Tied.from_config(Widths((3, 4)))
+    model.seen[1] = 7
+    model.norm(torch.randn(5, 3))
+    model.save_pretrained(tmp_path)
+    again = load_pretrained(tmp_path)
+    assert again.twin.weight is again.layer.weight
+    assert len([*again.parameters()]) == len([*model.parameters()])
+    for name, x in model.state_dict().items():
+        assert again.state_dict()[name].equal(x), name
+
+
+def test_a_model_without_settings_comes_back(tmp_path, package):
+    model = Bare(Nothing())
+    model.save_pretrained(tmp_path)
+    assert load_pretrained(tmp_path).layer.weight.equal(model.layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        (Lost, Widths, "Lost constant is in no file: make it a parameter, or a buffer that is saved."),
+        (Held, Widths, "Held constant is in no file: make it a parameter, or a buffer that is saved."),
+        (
+            Own,
+            Late,
+            f"Config rest is since format {FORMAT + 1} of folders, this regard writes up to {FORMAT}: declare it by"
+            f" setting(…, since={FORMAT}).",
+        ),
+        (Own, Taken, "Config dtype has the name of a key of every config.json: give it another."),
+        (
+            Own,
+            Large,
+            "Own has period=4096, too large for its weights, and could not be loaded: what is no size of a weight needs"
+            " a limit of its own, setting(…, most=…).",
+        ),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, package, kind, config, message):
+    settings = {"rest": 4} if config is Late else {}
+    with pytest.raises(RegardError) as error:
+        kind(config(**settings)).save_pretrained(tmp_path / "new")
+    assert str(error.value) == message
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_field_without_limits_is_named():
+    with pytest.raises(RegardError) as error:
+        Plain()
+    assert str(error.value) == "Config rest says not what it may be: declare it by setting(…)."
 
 
 def test_a_model_that_nobody_declares_is_not_saved(tmp_path, package):

@@ -28,6 +28,11 @@ def draw_vectors(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+def autocast(model: Encoder, *given: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(*given)
+
+
 def list_grads(model: Encoder | Transformer, out: Tensor) -> dict[str, Tensor]:
     names, parameters = zip(*model.named_parameters(), strict=True)
     grads = torch.autograd.grad(out.sin().sum(), parameters, allow_unused=True)
@@ -184,15 +189,23 @@ def test_a_source_of_vectors_has_no_vocabulary():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: build()(draw(4, 7)), "Encoder vectors must be (batch, vectors, input_size=5), got shape (4, 7)."),
+        (lambda: build()(draw(4, 7)), "Encoder vectors must be (batch, positions, input_size=5), got shape (4, 7)."),
         (
             lambda: build()(draw_vectors(4, 7, 5).float()),
             "Encoder is in float64 and vectors in float32: bring both to one, as by layer.to(vectors.dtype).",
         ),
+        (
+            lambda: autocast(build().float(), draw(4, 7, 5)),
+            "Encoder is in float32 and vectors in int64: bring both to one, as by layer.to(vectors.dtype).",
+        ),
+        (
+            lambda: autocast(build().float(), draw_vectors(4, 7, 5)),
+            "Encoder is in float32 and vectors in float64: bring both to one, as by layer.to(vectors.dtype).",
+        ),
         (lambda: build()([[1]]), "Encoder vectors must be a tensor, got list."),
         (
             lambda: small.build(**VECTORS).encode(draw_vectors(4, 7, 6)),
-            "Transformer source must be (batch, source, input_size=5), got shape (4, 7, 6).",
+            "Transformer source must be (batch, positions, input_size=5), got shape (4, 7, 6).",
         ),
         (
             lambda: build(num_layers=1).adopt(reading.build(num_layers=1)),

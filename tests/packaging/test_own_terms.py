@@ -51,6 +51,13 @@ class Square(Pointwise):
         return scores / 4
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Whole(CityBlock):
+    @classmethod
+    def start(cls, heads, width):
+        return {"weight": torch.ones(heads, width, dtype=torch.int64)}
+
+
 number = 3
 """
 POINTS = """
@@ -159,6 +166,11 @@ WRONG = {
     "no class": ("owned_terms:number", "must be a class of Score, a contract of regard.core"),
     "another kind": ("owned_terms:Square", "must be a class of Score, a contract of regard.core"),
     "no module": ("owned_nothing:Term", "cannot be imported (No module named 'owned_nothing')"),
+    "a module that raises": ("owned_breaking:Term", "cannot be imported (b?oom)"),
+    "two packages": (
+        "owned_terms:Square and owned_terms:number",
+        "cannot be imported (module 'owned_terms' has no attribute 'Square and owned_terms:number')",
+    ),
     "no name": ("owned_terms:Nothing", "cannot be imported (module 'owned_terms' has no attribute 'Nothing')"),
 }
 
@@ -166,10 +178,26 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_entry_is_told(declare, case):
     reference, why = WRONG[case]
-    declare(f"[regard.scores]\nwrong = {reference}\n")
+    one, *others = reference.split(" and ")
+    folder = declare(f"[regard.scores]\nwrong = {one}\n")
+    (folder / "owned_breaking.py").write_text("raise RuntimeError('b\\x1boom')\n")
+    for other in others:
+        (folder / "owned_others-1.dist-info").mkdir()
+        (folder / "owned_others-1.dist-info" / "METADATA").write_text("Name: owned-others\nVersion: 1\n")
+        (folder / "owned_others-1.dist-info" / "entry_points.txt").write_text(f"[regard.scores]\nwrong = {other}\n")
     with pytest.raises(RegardError) as error:
         SelfAttention(12, 4, score="wrong")
     assert str(error.value) == f"entry point regard.scores wrong={reference} {why}{END}"
+
+
+def test_a_start_without_gradients_is_told(declare):
+    declare("[regard.scores]\nwhole = owned_terms:Whole\n")
+    with pytest.raises(RegardError) as error:
+        SelfAttention(12, 4, score="whole")
+    assert str(error.value) == (
+        "SelfAttention score Whole must be made of what its start() gives: Only Tensors of floating point and complex"
+        " dtype can require gradients."
+    )
 
 
 def test_a_name_of_ours_stays_ours(declare):

@@ -1,6 +1,7 @@
 """Settings that nobody gave: what a run was begun with stays, whatever wrote it."""
 
 import json
+import math
 import random
 
 import pytest
@@ -49,7 +50,8 @@ def test_another_number_of_steps_makes_room_for_them(begin):
 @pytest.mark.parametrize(
     "entries",
     [{"recipe": []}, {"recipe": "x"}, {"corpus": None}, {"recipe.epochs": "x"}, {"recipe.warmup": "x"},
-     {"batch_size": "x"}, {"recipe.patience": "x"}, {"corpus.held_out": "x"}],
+     {"batch_size": "x"}, {"recipe.patience": "x"}, {"corpus.held_out": "x"}, {"recipe.epochs": math.nan},
+     {"recipe.max_steps": ["x"]}, {"recipe.validate_every": 1.5}],
 )  # fmt: skip
 def test_damaged_settings(begin, tmp_path, entries):
     with pytest.raises(RegardError) as error:

@@ -9,6 +9,9 @@ import torch
 from torch import nn
 
 from regard import RegardError
+from regard.tasks.training import fit as fitting
+from regard.tasks.training.folder import RunFolder
+from regard.tasks.training.progress import Progress
 from regard.tasks.training.recipe import Recipe
 from regard.tasks.training.task import make_adamw
 from tests.tasks.line import Line, assert_near, stop_at
@@ -104,6 +107,19 @@ def test_stopped_in_any_step_it_comes_to_the_same_end(run, at):
                for x, y in zip(one, other, strict=True))  # fmt: skip
     rows = [[{**row, "seconds": 0} for row in one["standing"]["history"]] for one in (state, whole)]
     assert rows[0] == rows[1]
+
+
+def test_a_process_that_is_not_the_first_resumes_with_the_names_of_all_losses(run, fabric, tmp_path, monkeypatch):
+    """All sum what they have by name, and one that lacks a name would wait for ever."""
+    _, state = run(Gan(then=stop_at(6)), **SETTINGS)
+    monkeypatch.setattr(type(fabric), "is_global_zero", property(lambda self: False))
+    recipe, folder = Recipe(**SETTINGS), RunFolder(tmp_path / "run")
+    trainer = fitting._Trainer(Gan(), folder, recipe, fabric, Progress(is_shown=False))
+    trainer.resume(state)
+    assert list(trainer.learner.parts) == list(state["standing"]["loss_parts"]) == ["discriminator", "generator"]
+    # the sums themselves are the first one's
+    assert [float(x) for x in (trainer.learner.loss, *trainer.learner.parts.values())] == [0.0] * 3
+    assert trainer.count == 0 < trainer.standing.loss_count
 
 
 def test_a_run_of_other_optimizers_is_refused(run):

@@ -25,7 +25,7 @@ TASKS = [
     ),
     Fault(
         FIT,
-        "            self.learner.recall(self.standing.loss_sum, self.standing.loss_parts)\n",
+        "        self.learner.recall(share * now.loss_sum, {name: share * x for name, x in now.loss_parts.items()})\n",
         "",
         "a run that goes on forgets the losses since the last validation",
     ),
@@ -118,6 +118,21 @@ TASKS = [
         "f1 += 2 * shared / (len(said) + len(wanted))",
         "f1 += shared / max(len(said), len(wanted))",
         "F1 of a summary is divided by its longer side",
+    ),
+    Fault(
+        FIT,
+        "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
+        "                counted += self._learn(next(steps))\n",
+        "                group = next(steps)\n"
+        "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
+        "                counted += self._learn(group)\n",
+        "a step is seeded behind its batches, whose random crops are others where a run goes on",
+    ),
+    Fault(
+        "tasks/training/digest.py",
+        'shown = value.mode, value.getpalette(None), value.info.get("transparency")',
+        "shown = value.mode",
+        "two pictures that differ by their palette are the same data",
     ),
     Fault(
         "tasks/training/digest.py",

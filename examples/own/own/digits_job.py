@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.core import RegardError
+from regard.data.lines import check_file, read_lines
 from regard.data.split import Split, split_evenly
 from regard.models.encoder_config import Config
 from regard.tasks.training.examples import Examples
@@ -46,8 +47,12 @@ class Digits(Examples):
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any]:
         try:
-            rows = np.concatenate([np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.uint8) for path in paths])
-        except (OSError, ValueError) as error:
+            # numpy itself would fetch what is named by an address
+            lines = [line for path in paths for _, line in read_lines(check_file(path))]
+            rows = np.loadtxt(lines or ["0"], delimiter=",", ndmin=2, dtype=np.uint8)
+        except ValueError as error:
+            if isinstance(error, RegardError):
+                raise
             raise RegardError(f"{' and '.join(paths)} cannot be read ({error}): give lines of 65 numbers.") from None
         if rows.shape[1] != SIDE * SIDE + 1 or rows.max() > 16 or rows[:, -1].max() > 9:
             raise RegardError(f"{' and '.join(paths)} must have lines of 64 numbers from 0 to 16 and a digit.")

@@ -15,7 +15,6 @@ from regard.core import RegardError
 from regard.data.collated import Collated
 from regard.data.rows import NO_LABEL
 from regard.data.split import Split
-from regard.models.layout import read_config
 from regard.models.pretrained import load_pretrained
 from regard.tasks.looks.scenes import GraphScene
 from regard.tasks.looks.sight import Sight
@@ -24,6 +23,7 @@ from regard.tasks.metrics.labels import report_labels
 from regard.tasks.metrics.result import Bar, Result, hide, time_answers
 from regard.tasks.training.classification import ClassTask
 from regard.tasks.training.device import find_device
+from regard.tasks.training.held_out import find_learned
 from regard.tasks.training.run import describe_parts
 from regard.watching import watch
 
@@ -36,6 +36,11 @@ class Batch(NamedTuple):
 
     def to(self, device: Any) -> Batch:
         return Batch(self.edges.to(device), self.labels.to(device))
+
+
+def stack_edges(graph: Graph) -> Tensor:
+    """The edges of a graph, (2, count); it may have none."""
+    return torch.tensor(graph.edges, dtype=torch.long).reshape(-1, 2).T
 
 
 class ClubTask(ClassTask):
@@ -55,7 +60,7 @@ class ClubTask(ClassTask):
             found = torch.full((len(part.source),), NO_LABEL)
             for node, label in nodes:
                 found[node] = self.labels.index(label)
-            return Batch(torch.tensor(part.source.edges).T, found)
+            return Batch(stack_edges(part.source), found)
 
         return Collated(part, collate, batch_size=len(part), rank=rank, world_size=world_size, what="node")
 
@@ -102,13 +107,12 @@ class Labeller:
     def load(cls, folder: Any, device: Any = "auto") -> Labeller:
         """That of a run, with the graph it learned from; "auto" is a GPU where there is one."""
         model = load_pretrained(folder, find_device(device), kinds=(GraphLabeller,))
-        corpus = Club.from_dict(read_config(folder)["training"]["corpus"])
-        return cls(model, corpus.part().train.source)  # type: ignore[attr-defined]
+        return cls(model, find_learned(folder, Club).train.source)  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def label(self) -> list[str]:
         """The label of every node."""
-        edges = torch.tensor(self.graph.edges, device=self.model.output.weight.device).T
+        edges = stack_edges(self.graph).to(self.model.output.weight.device)
         return [self.model.config.labels[k] for k in self.model(edges).argmax(-1).tolist()]
 
     def answer(self, nodes: Sequence[str], *, batch_size: int = 64, on_progress: Any = None) -> list[Member]:
@@ -121,9 +125,11 @@ class Labeller:
         return [Member(known[node.strip()], labels[known[node.strip()]]) for node in nodes]
 
 
-def score(run: Any, asked: Sequence[Any], *, device: Any = "auto", batch_size: int = 64, bar: Bar = hide) -> Result:
+def score(run: Any, asked: Any, *, device: Any = "auto", batch_size: int = 64, bar: Bar = hide) -> Result:
     """The scores of a run on nodes: accuracy and F1, also of each label."""
     labeller = Labeller.load(run, device)
+    if asked.source != labeller.graph:
+        raise RegardError(f"data must be the graph that {run} learned from, which knows no other: leave --data out.")
     found, seconds = time_answers(bar, "labelling", len(asked), lambda on_progress: labeller.label())
     said, right = [found[node] for node, _ in asked], [label for _, label in asked]
     return report_labels(said, right, labeller.model.config.labels, seconds)

@@ -17,7 +17,7 @@ from regard.core.terms import unsettled
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Alibi(Bias):
-    """−slope·|i + offset − j|, one slope per head.
+    """ALiBi, −slope·|i + offset − j|, one slope per head.
 
     >>> Alibi(torch.tensor([0.5]), offset=0)(0, 0, 2, torch.arange(3))
     tensor([-1.0000, -0.5000, -0.0000])

@@ -17,14 +17,14 @@ from regard.core.terms import unsettled
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Relative(Bias):
-    """`table[h, bucket(j − i − offset)]`: one learned number per head and bucket, `table` is (heads, buckets).
+    """Relative position bias, a learned number per head and bucket: `table[h, bucket(j − i − offset)]`.
 
     >>> Relative(torch.arange(8.0).view(1, 8), max_distance=4, offset=0)(0, 0, 2, torch.arange(4))
     tensor([2., 1., 0., 5.])
 
-    Near distances have buckets of their own, farther ones share them on a logarithmic scale up to `max_distance`.
-    With `two_sided` half the buckets are for keys after the query; without, those all count as distance zero. `offset`
-    None aligns the last query with the last key.
+    `table` is (heads, buckets). Near distances have buckets of their own, farther ones share them on a logarithmic
+    scale up to `max_distance`. With `two_sided` half the buckets are for keys after the query; without, those all count
+    as distance zero. `offset` None aligns the last query with the last key.
     """
 
     table: Tensor

@@ -17,6 +17,7 @@ from typer.main import get_command, get_group
 
 from regard.cli.ask.of_task import make_asking
 from regard.cli.train.of_task import make_training
+from regard.core import RegardError
 from regard.plugins import load
 from regard.tasks.registry import list_tasks
 
@@ -47,23 +48,31 @@ class Training(Commands):
     """`regard train`: a command for each task."""
 
     def references(self) -> dict[str, str | Callable[[], Any]]:
-        return {name: entry.train or partial(make_training, entry) for name, entry in list_tasks().items()}
+        return {
+            name: partial(entry.open, "train") if entry.train else partial(make_training, entry)
+            for name, entry in list_tasks().items()
+        }
 
 
 class Root(Commands):
     """`regard`: all commands."""
 
     def references(self) -> dict[str, str | Callable[[], Any]]:
-        asks = {entry.use: entry.ask or partial(make_asking, entry) for entry in list_tasks().values()}
-        return {
-            "demo": "regard.cli.demo:demo",
-            "train": partial(get_group, training),
-            **asks,
-            "embed": "regard.cli.ask.embed:embed",
-            "evaluate": "regard.cli.evaluate:evaluate",
-            "look": "regard.cli.look:look",
-            "compare": "regard.cli.compare:compare",
-        }
+        first: dict[str, str | Callable[[], Any]] = {
+            "demo": "regard.cli.demo:demo", "train": partial(get_group, training)
+        }  # fmt: skip
+        last: dict[str, str | Callable[[], Any]] = {
+            "embed": "regard.cli.ask.embed:embed", "evaluate": "regard.cli.evaluate:evaluate",
+            "look": "regard.cli.look:look", "compare": "regard.cli.compare:compare",
+        }  # fmt: skip
+        for entry in list_tasks().values():
+            if entry.use in first or entry.use in last:
+                raise RegardError(
+                    f"task {entry.name} would have the command {entry.use}, which is another's: mend or remove the"
+                    " package that declares it."
+                )
+            first[entry.use] = partial(entry.open, "ask") if entry.ask else partial(make_asking, entry)
+        return first | last
 
 
 def make_command(name: str, function: Callable[..., None]) -> Any:

@@ -14,7 +14,6 @@ from regard.cli.ask import answers as asking
 from regard.cli.options.files import Force, check_place, show_progress, write_lines
 from regard.cli.options.scoring import AnswerScoring, Scoring
 from regard.cli.options.spread import Some, join_options, spread
-from regard.plugins import load
 from regard.tasks.registry import Entry, find_entry, list_tasks
 
 EXAMPLES = """\
@@ -24,7 +23,7 @@ EXAMPLES = """\
   regard evaluate runs/sst --data test.tsv --columns 2,1"""
 
 # the options of all tasks
-Options: Any = join_options([AnswerScoring, *(load(x.scoring) for x in list_tasks().values() if x.scoring)])
+Options: Any = join_options([AnswerScoring, *(x.open("scoring") for x in list_tasks().values() if x.scoring)])
 
 
 @spread
@@ -76,7 +75,7 @@ evaluate.__doc__ = f"{evaluate.__doc__}\n\n{' '.join(x.measures for x in list_ta
 
 def choose_options(run: Path, entry: Entry, given: Any) -> Scoring:
     """The options that were given of the task's own; those given of other tasks are refused."""
-    kind: Any = load(entry.scoring) if entry.scoring else AnswerScoring
+    kind: Any = entry.open("scoring") if entry.scoring else AnswerScoring
     has = {x.name for x in fields(kind)}
     for option in fields(given):
         if option.name not in has and getattr(given, option.name) != option.default:

@@ -14,7 +14,6 @@ import typer
 from regard.cli.ask import answers as asking
 from regard.cli.options.files import Force, check_place, name_program, read_lines, read_stream
 from regard.cli.options.spread import Some, drop_none, join_options, spread
-from regard.plugins import load
 from regard.tasks.registry import list_tasks
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ LEAST = 0.005
 # bars of a label's weights, and the width of the largest
 MOST_BARS, BAR = 8, 24
 # the options of all tasks
-Options: Any = join_options([load(entry.looking) for entry in list_tasks().values() if entry.looking])
+Options: Any = join_options([entry.open("looking") for entry in list_tasks().values() if entry.looking])
 
 
 @spread

@@ -33,12 +33,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured, by part; by which settings, and on what machine.
+    """What `measure` of each part returned, plain JSON by its name; by which settings, and on what machine.
 
     >>> json.loads(Comparison({"seed": 0}, {}, {}).to_json())["settings"]
     {'seed': 0}
-
-    `parts` is plain JSON: what `measure` of each `Part` returned, under its name.
     """
 
     settings: dict[str, Any]
@@ -108,7 +106,7 @@ def measure(
     of the same settings on the same machine, are not measured again. `on_progress` is told the part and how much of all
     is done, from 0 to 1.
     """
-    settings = Settings() if settings is None else settings
+    settings = settings or Settings()
     check_device(settings.device)
     if wrong := [(name, kind.name) for name, kind in kinds.items() if kind.name != name]:
         raise RegardError("kinds must be by their names: {!r} is the key of {!r}.".format(*wrong[0]))
@@ -117,16 +115,13 @@ def measure(
     _keep(found, keep)
     parts = [find_part(name) for name in settings.parts]
     shares = [part.quick_share if settings.is_quick else part.share for part in parts]
-    whole, begun = sum(shares), time.monotonic()
+    tell, begun = on_progress or (lambda name, share: None), time.monotonic()
     for at, part in enumerate(parts):
         if part.name in found.parts:
             continue
 
-        def advance(
-            inner: float, name: str = part.name, share: float = shares[at], done: float = sum(shares[:at])
-        ) -> None:
-            if on_progress is not None:
-                on_progress(name, (done + min(max(inner, 0.0), 1.0) * share) / whole)
+        def advance(inner: float, name: str = part.name, at: int = at) -> None:
+            tell(name, (sum(shares[:at]) + min(max(inner, 0.0), 1.0) * shares[at]) / sum(shares))
 
         advance(0.0)
         given = settings
@@ -138,19 +133,13 @@ def measure(
             made = part.measure(given, advance, kinds)
         found = replace(found, parts={**found.parts, part.name: made})
         _keep(found, keep)
-    if on_progress is not None:
-        on_progress("", 1.0)
+    tell("", 1.0)
     return found
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch computes by one thread within: a second gains nothing here, and sums are the same on every machine.
-
-    >>> with one_thread():
-    ...     torch.get_num_threads()
-    1
-    """
+    """Torch computes by one thread within: a second gains nothing here, and sums are the same on every machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -160,7 +149,7 @@ def one_thread() -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """Complain of a device that is not there, or has no clock of ours."""
+    """Refuse a device that is not there, or has no clock of ours."""
     try:
         if torch.device(device).type not in ("cpu", "cuda"):
             raise RuntimeError("it is neither cpu nor cuda")
@@ -178,8 +167,7 @@ def find_kept(keep: str | os.PathLike[str], settings: Settings, kinds: Mapping[s
     except RegardError:
         # it is not there, or would be measured anew all the same
         return None
-    fresh = _begin(settings, kinds)
-    return kept if (kept.settings, kept.machine) == (fresh.settings, fresh.machine) else None
+    return kept if replace(kept, parts={}) == _begin(settings, kinds) else None
 
 
 def _begin(settings: Settings, kinds: Mapping[str, Kind]) -> Comparison:

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from regard.compare.settings import Dimensions, Settings
 from regard.core import RegardError
+from regard.core.names import import_plugin
 from regard.layers import SelfAttention
 from regard.layers.linear import apply_together
 from regard.layers.spelling import check_kernel
 from regard.mask import Window
-from regard.plugins import find_plugins, load
+from regard.plugins import find_plugins
 from regard.score import Feature
 
 Rows = Float[Tensor, "batch positions width"]
@@ -28,7 +29,6 @@ CELLS: dict[str, type[nn.RNN | nn.GRU]] = {"rnn": nn.RNN, "gru": nn.GRU}
 class Convolution(nn.Module):
     """A 1-D convolution: each token from itself and its (kernel − 1)/2 neighbours on either side.
 
-    >>> import torch
     >>> Convolution(width=8, kernel=3)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
@@ -46,7 +46,6 @@ class Convolution(nn.Module):
 class Recurrence(nn.Module):
     """A recurrence from left to right, by a plain RNN (tanh) or a GRU; the output of each token is the state after it.
 
-    >>> import torch
     >>> layer = Recurrence(width=8, cell="gru")
     >>> layer(torch.ones(2, 5, 8)).allclose(torch.stack(list(layer.walk(torch.ones(2, 5, 8))), 1), atol=1e-6)
     True
@@ -73,7 +72,6 @@ class Recurrence(nn.Module):
 class WindowedAttention(nn.Module):
     """Self-attention in which a token regards `window // 2` neighbours on either side and itself.
 
-    >>> import torch
     >>> WindowedAttention(width=8, heads=2, window=4)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
@@ -93,7 +91,6 @@ class WindowedAttention(nn.Module):
 class LinearAttention(nn.Module):
     """Self-attention by features, φ(Q)·(φ(K)ᵀV) over φ(Q)·Σφ(K): no pair of tokens is ever met one by one.
 
-    >>> import torch
     >>> LinearAttention(width=8, heads=2)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])
 
@@ -128,13 +125,11 @@ class Kind:
     >>> KINDS["conv"].path(Dimensions(kernel=5), 9)
     4
 
-    `mixing` counts the floating point operations that the textbooks count (a multiply and an add are two): of attention
-    the products in which tokens meet, of a convolution or a recurrence all; `projecting` those of attention's linear
-    layers, which they leave out. None: more than the mask needs, by how it is cut into tiles. `powers` are the
-    textbooks' exponents of n, d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n
-    tokens depends on the first, `path_text` that in letters. `textbook` is its row: operations, sequential steps,
-    longest path. A layer that `is_recurrent` has `walk(rows)`, the state after each step. In a report, a kind that is
-    not in `KINDS` goes by its `name`.
+    `mixing` counts the floating point operations of the textbooks (a multiply and an add are two), None where there is
+    no formula; `projecting` those of attention's linear layers, which they leave out. `powers` are the exponents of n,
+    d and k. `path` is how many layers, of a recurrence steps, it takes until the last of n tokens depends on the first,
+    `path_text` that in letters. `textbook` is its row: operations, sequential steps, longest path. A layer that
+    `is_recurrent` has `walk(rows)`, the state after each step.
     """
 
     name: str
@@ -156,73 +151,53 @@ def _count_layers(radius: int, n: int) -> int:
 
 
 ATTENTION = Kind(
-    name="attention",
-    label="self-attention",
+    name="attention", label="self-attention", has_heads=True,
+    powers={"n": 2, "d": 1}, path_text="1", textbook=("n²·d", "1", "1"),
     build=lambda dims: SelfAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * n * dims.width,
     # queries, keys, values and the way out
     projecting=lambda dims, n: 8 * n * dims.width**2,
-    powers={"n": 2, "d": 1},
     path=lambda dims, n: 1,
-    path_text="1",
-    textbook=("n²·d", "1", "1"),
-    has_heads=True,
-)
+)  # fmt: skip
 WINDOWED = replace(
-    ATTENTION,
-    name="windowed",
-    label="windowed attention",
+    ATTENTION, name="windowed", label="windowed attention",
+    powers={"n": 1, "d": 1}, path_text="⌈(n−1)/⌊w/2⌋⌉", textbook=("w·n·d", "1", "n/w"),
     build=lambda dims: WindowedAttention(dims.width, dims.heads, dims.window),
     mixing=None,
-    powers={"n": 1, "d": 1},
     path=lambda dims, n: _count_layers(dims.window // 2, n),
-    path_text="⌈(n−1)/⌊w/2⌋⌉",
-    textbook=("w·n·d", "1", "n/w"),
-)
+)  # fmt: skip
 LINEAR = replace(
-    ATTENTION,
-    name="linear",
-    label="linear attention",
+    ATTENTION, name="linear", label="linear attention",
+    powers={"n": 1, "d": 2}, textbook=("n·d²", "1", "1"),
     build=lambda dims: LinearAttention(dims.width, dims.heads),
     mixing=lambda dims, n: 4 * n * dims.width**2 // dims.heads,
-    powers={"n": 1, "d": 2},
-    textbook=("n·d²", "1", "1"),
-)
+)  # fmt: skip
 CONV = Kind(
-    name="conv",
-    label="convolution",
+    name="conv", label="convolution",
+    powers={"n": 1, "d": 2, "k": 1}, path_text="⌈2(n−1)/(k−1)⌉", textbook=("k·n·d²", "1", "n/k"),
     build=lambda dims: Convolution(dims.width, dims.kernel),
     mixing=lambda dims, n: 2 * dims.kernel * n * dims.width**2,
-    powers={"n": 1, "d": 2, "k": 1},
     path=lambda dims, n: _count_layers(dims.kernel // 2, n),
-    path_text="⌈2(n−1)/(k−1)⌉",
-    textbook=("k·n·d²", "1", "n/k"),
-)
+)  # fmt: skip
 RNN = Kind(
-    name="rnn",
-    label="plain RNN",
+    name="rnn", label="plain RNN", is_recurrent=True,
+    powers={"n": 1, "d": 2}, path_text="n", textbook=("n·d²", "n", "n"),
     build=lambda dims: Recurrence(dims.width, "rnn"),
     mixing=lambda dims, n: 4 * n * dims.width**2,
-    powers={"n": 1, "d": 2},
     path=lambda dims, n: n,
-    path_text="n",
-    textbook=("n·d²", "n", "n"),
-    is_recurrent=True,
-)
+)  # fmt: skip
 GRU = replace(
-    RNN,
-    name="gru",
-    label="GRU",
+    RNN, name="gru", label="GRU",
     build=lambda dims: Recurrence(dims.width, "gru"),
     mixing=lambda dims, n: 12 * n * dims.width**2,
-)
+)  # fmt: skip
 
 
 def load_kinds() -> dict[str, Kind]:
     """Those of other installed packages (entry points `regard.kinds`)."""
     kinds = {}
     for name, reference in find_plugins("kinds").items():
-        kinds[name] = load(reference)
+        kinds[name] = import_plugin("kinds", name, reference)
         if not isinstance(kinds[name], Kind) or kinds[name].name != name:
             raise RegardError(
                 f"entry point regard.kinds {name}={reference} must be a Kind of that name: mend or remove the package"
@@ -260,12 +235,9 @@ def match_width(kind: Kind, dims: Dimensions, wanted: int) -> Dimensions:
     # all of them grow with the square of the width; heads share it evenly, and positions take it in pairs
     step = dims.heads if kind.has_heads else 2
     guess = dims.width * (wanted / count_parameters(kind, dims)) ** 0.5
-    width = max(round(guess / step), 1) * step
-    return replace(dims, width=width)
+    return replace(dims, width=max(round(guess / step), 1) * step)
 
 
 def match_attention(kind: Kind, dims: Dimensions, settings: Settings) -> Dimensions:
     """The sizes at which a kind is set beside self-attention of these: the same, or those of as many parameters."""
-    if not settings.has_equal_parameters:
-        return dims
-    return match_width(kind, dims, count_parameters(ATTENTION, dims))
+    return match_width(kind, dims, count_parameters(ATTENTION, dims)) if settings.has_equal_parameters else dims

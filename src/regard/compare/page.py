@@ -44,16 +44,17 @@ def write_page(parts: Numbers, settings: Numbers, machine: Numbers, data: str = 
     """
     style = (ASSETS / "report.css").read_text(encoding="utf-8")
     tables = list_tables(parts, settings)
-    titles, sections = dict[str, str](), []
+    titles = {name: find_part(name).title for name in parts}
+    blocks = {name: _write_part(find_part(name), parts[name], settings, tables[name]) for name in parts}
     if reading := read_textbook(parts):
-        titles["textbook"] = TEXTBOOK
+        titles = {"textbook": TEXTBOOK, **titles}
         # the textbooks' table is what is looked for: it comes before what is said of it
-        blocks = [*map(write_table, tables.get("textbook", [])), _write_text(reading)]
-        sections.append(_write_section("textbook", TEXTBOOK, blocks))
-    for name, numbers in parts.items():
-        part = find_part(name)
-        titles[name] = part.title
-        sections.append(_write_section(name, part.title, _write_part(part, numbers, settings, tables.get(name, []))))
+        blocks["textbook"] = [*map(write_table, tables["textbook"]), _write_text(reading)]
+    sections = (
+        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n'
+        + "\n".join([*blocks[name], "</section>"])
+        for name, title in titles.items()
+    )
     missing = escape(tell_missing(parts))
     footer = ["<h2>How it was made</h2>", f"<p><code>{escape(write_command(settings))}</code></p>"]
     footer += ["<h3>Machine</h3>", _write_facts(machine), "<h3>Settings</h3>", _write_facts(settings)]
@@ -86,17 +87,12 @@ def raise_powers(text: str) -> str:
 
 def _describe(settings: Numbers, machine: Numbers) -> str:
     quick = " (a quick look)" if settings.get("is_quick") else ""
-    facts = [machine.get("processor"), f"torch {machine['torch']}" if "torch" in machine else None]
-    return f"measured{quick} on {', '.join(str(fact) for fact in facts if fact) or 'a machine'}"
+    facts = [str(machine.get("processor") or ""), f"torch {machine['torch']}" if "torch" in machine else ""]
+    return f"measured{quick} on {', '.join(filter(None, facts)) or 'a machine'}"
 
 
 def _write_text(reading: str) -> str:
     return f"<p>{raise_powers(escape(reading))}</p>"
-
-
-def _write_section(name: str, title: str, blocks: Iterable[str]) -> str:
-    heads = f'<section id="{name}" aria-labelledby="{name}-title">', f'<h2 id="{name}-title">{title}</h2>'
-    return "\n".join([*heads, *blocks, "</section>"])
 
 
 def _write_part(part: Part, numbers: Numbers, settings: Numbers, tables: Sequence[Listing]) -> Iterable[str]:
@@ -138,14 +134,12 @@ def write_table(table: Listing) -> str:
     """
     right = find_numbers(table)
     sides = [' class="right"' if number in right else "" for number in range(len(table.columns))]
-    heads = "".join(
-        f'<th scope="col"{side}>{escape(name)}</th>' for side, name in zip(sides, table.columns, strict=True)
-    )
+    pairs = zip(sides, table.columns, strict=True)
+    heads = "".join(f'<th scope="col"{side}>{escape(name)}</th>' for side, name in pairs)
     lines = []
-    for row in table.rows:
-        first, *others = map(_write_cell, row)
-        cells = "".join(f"<td{side}>{cell}</td>" for side, cell in zip(sides[1:], others, strict=True))
-        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    for first, *others in table.rows:
+        cells = "".join(f"<td{side}>{_write_cell(cell)}</td>" for side, cell in zip(sides[1:], others, strict=True))
+        lines.append(f'<tr><th scope="row">{_write_cell(first)}</th>{cells}</tr>')
     body, note = "\n".join(lines), f'\n<p class="note">{escape(table.note)}</p>' if table.note else ""
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">
 <table>
@@ -205,10 +199,8 @@ def write_command(settings: Numbers) -> str:
 
 
 def _write_facts(facts: Numbers) -> str:
-    lines = "\n".join(
-        f"<dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(_show_fact(value))}</dd>"
-        for key, value in sorted(facts.items())
-    )
+    told = ((key.replace("_", " "), _show_fact(value)) for key, value in sorted(facts.items()))
+    lines = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in told)
     return f"<dl>\n{lines}\n</dl>" if lines else ""
 
 
@@ -217,4 +209,5 @@ def _show_fact(value: Any) -> str:
         return ", ".join(f"{key} {_show_fact(each)}" for key, each in sorted(value.items()))
     if isinstance(value, list):
         return ", ".join(map(_show_fact, value))
-    return show_number(value) if not isinstance(value, int) or isinstance(value, bool) else str(value)
+    # a seed or a length as it is given to the command, without commas
+    return str(value) if type(value) is int else show_number(value)

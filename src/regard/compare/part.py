@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.compare.kinds import Kind
-from regard.compare.registry import list_parts
+from regard.compare.registry import PARTS, list_parts
 from regard.compare.report.figures import Draw
 from regard.compare.rows import Numbers
 from regard.compare.settings import Advance, Settings
 from regard.core import RegardError
+from regard.core.names import import_plugin
 from regard.plugins import load
 
 
@@ -96,7 +97,7 @@ def find_part(name: str) -> Part:
         raise RegardError(
             f"no part is called {name[:40]!r}: regard has {', '.join(parts)}; install the package that has it."
         )
-    part = load(parts[name])
+    part = load(parts[name]) if name in PARTS else import_plugin("compare", name, parts[name])
     if not isinstance(part, Part) or part.name != name:
         raise RegardError(
             f"entry point regard.compare {name}={parts[name]} must be a Part of that name: mend or remove the package"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 # what a part has measured, one entry of its lists, or settings: plain JSON
@@ -28,3 +28,16 @@ def group(rows: Iterable[Numbers], *keys: str) -> dict[Any, list[Numbers]]:
     for row in rows:
         found.setdefault(row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys), []).append(row)
     return found
+
+
+def choose_sizes(rows: Sequence[Numbers], settings: Numbers) -> list[Numbers]:
+    """The rows of one width and, where there are kernels, of one kernel: those of the settings, else the middle one.
+
+    >>> choose_sizes([{"d": d, "k": None} for d in (8, 16, 32)], {"dims": {"width": 99}})
+    [{'d': 16, 'k': None}]
+    """
+    for axis, name in (("d", "width"), ("k", "kernel")):
+        known, wanted = sorted({row[axis] for row in rows} - {None}), (settings.get("dims") or {}).get(name)
+        chosen = wanted if wanted in known else known[len(known) // 2] if known else None
+        rows = [row for row in rows if row[axis] in (None, chosen)]
+    return list(rows)

@@ -24,6 +24,10 @@ class Dimensions:
     heads: int = 4
     window: int = 32
 
+    def widen(self, width: int) -> Self:
+        """The same at this width, or at the next that heads share evenly."""
+        return replace(self, width=-(-width // self.heads) * self.heads)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,10 +36,9 @@ class Settings:
     >>> Settings(lengths=(64, 128, 256)).quicken().is_quick
     True
 
-    `lengths` and `batches` (sequences at once) are those of time and memory; `widths` and `kernels` those of
-    operations, steps and paths. `has_equal_parameters` gives every layer the width with about as many parameters as
-    self-attention has: at `dims.width` in time and memory, at 32 in what is learned. `seconds` is how long measuring
-    may take, None as long as it takes: what there is no time for is left out, and is listed as `skipped`.
+    `lengths` and `batches` are those of time and memory; `widths` and `kernels` those of operations, steps and paths.
+    `has_equal_parameters` gives every layer the width with about as many parameters as self-attention has, at
+    `dims.width` in time and memory, at 32 in what is learned. What `seconds` are too short for is listed as `skipped`.
     """
 
     dims: Dimensions = field(default_factory=Dimensions)
@@ -75,10 +78,7 @@ class Settings:
         object.__setattr__(self, "parts", tuple(part for part in list_parts() if part in self.parts))
 
     def quicken(self) -> Self:
-        """Less of everything, for a first look; lengths above 512 go, unless that leaves too few.
-
-        What a slow machine cannot measure in 44 seconds is left out; with the report it is a minute.
-        """
+        """Less of everything, for a first look; lengths above 512 go, unless that leaves too few."""
         short = tuple(n for n in self.lengths if n <= QUICK)
         lengths = short if len(short) > 2 else self.lengths
         return replace(self, is_quick=True, seconds=QUICK_SECONDS, lengths=lengths)

@@ -34,7 +34,7 @@ def compare_textbook(parts: Numbers) -> Listing:
     columns = list_columns(parts)
     kinds = dict.fromkeys(kind for column in columns for kind in column.cells)
     # the known ones in their order, others after them
-    order = [*(kind for kind in KINDS if kind in kinds), *(kind for kind in kinds if kind not in KINDS)]
+    order = sorted(kinds, key=lambda kind: [*KINDS, kind].index(kind))
     rows = [(name_kind(kind), *(one.cells.get(kind, f"{NOTHING}\n{NOTHING}") for one in columns)) for kind in order]
     note = f"Above: the textbooks. Below: measured{''.join(column.clause for column in columns)}."
     note += "".join(column.note for column in columns)
@@ -67,17 +67,13 @@ def tell_missing(parts: Numbers) -> str:
     >>> tell_missing({"cost": {"rows": [{"kind": "conv"}], "skipped": [{"kind": "gru", "why": WHY}]}})
     '1 of 2 measurements was left out for lack of time; run without --quick for all.'
     """
-    left = whole = 0
-    for name, numbers in parts.items():
-        skipped = numbers.get("skipped", [])
-        # a model is trained once, and asked at many distances
-        done = numbers["rows"] if find_part(name).nature == "timed" else numbers.get("training", [])
-        left += sum(row["why"] == WHY for row in skipped)
-        whole += len(skipped) + len(done)
-    if not left:
-        return ""
-    were = "was" if left == 1 else "were"
-    return f"{left} of {whole} measurements {were} left out for lack of time; run without --quick for all."
+    skipped = [row for numbers in parts.values() for row in numbers.get("skipped", [])]
+    # a model is trained once, and asked at many distances
+    lists = {name: "rows" if find_part(name).nature == "timed" else "training" for name in parts}
+    done = sum(len(numbers.get(lists[name], [])) for name, numbers in parts.items())
+    left = sum(row["why"] == WHY for row in skipped)
+    told = f"{left} of {done + len(skipped)} measurements {'was' if left == 1 else 'were'} left out for lack of time"
+    return f"{told}; run without --quick for all." if left else ""
 
 
 def print_tables(parts: Numbers, settings: Numbers, console: Any = None) -> None:
@@ -89,20 +85,22 @@ def print_tables(parts: Numbers, settings: Numbers, console: Any = None) -> None
     except ImportError:
         raise RegardError(f"Tables need the package rich: {install('plot')}.") from None
     if console is None:
-        # a pipe has no width: what is read later has room
         console = Console(highlight=False, markup=False)
-        console.width = max(console.width, WIDTH) if not console.is_terminal else console.width
+        if not console.is_terminal:
+            # a pipe has no width: what is read later has room
+            console.width = max(console.width, WIDTH)
     if missing := tell_missing(parts):
         console.print(f"{missing}\n", style="bold")
     any_width = console.options.update(width=10_000)
     for number, table in enumerate(table for tables in list_tables(parts, settings).values() for table in tables):
         if number:
             console.print()
-        grid = _lay_out(table, is_whole=True)
-        if Measurement.get(console, any_width, grid).minimum > console.width:
-            grid = _lay_out(table, is_whole=False)
+        for is_whole in (True, False):
+            grid = _lay_out(table, is_whole)
+            least = Measurement.get(console, any_width, grid).minimum
+            if least <= console.width:
+                break
         # in a terminal too narrow for its words the lines are broken by the terminal, and no number is cut
-        least = Measurement.get(console, any_width, grid).minimum
         console.print(grid, width=max(console.width, least), crop=False, overflow="ignore", no_wrap=True)
         if table.note:
             console.print(Text(table.note, style="dim"))

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from regard.core.errors import RegardError
-from regard.plugins import find_plugins, load
+from regard.core.errors import RegardError, plain
+from regard.plugins import AND, find_plugins, load
 
 T = TypeVar("T")
 
 # functions of torch.nn.functional
 ACTIVATIONS = ("relu", "gelu", "silu")
+
+
+def import_plugin(kind: str, name: str, reference: str) -> Any:
+    """Import what another package declares as an entry point `regard.<kind>`; what goes wrong is said in a line."""
+    where = f"entry point regard.{kind} {name}"
+    if AND in reference:
+        raise RegardError(f"{where} is declared by several packages, as {reference}: remove all but one.")
+    try:
+        return load(reference)
+    # whatever a package does when it is imported
+    except Exception as error:
+        cause = plain(str(error) or type(error).__name__)
+        raise RegardError(
+            f"{where}={reference} cannot be imported ({cause}): mend or remove the package that declares it."
+        ) from error
 
 
 class Named(Mapping[str, type[T]]):
@@ -37,10 +52,7 @@ class Named(Mapping[str, type[T]]):
         if name in self.own:
             found: type[T] = load(self.own[name])
             return found
-        try:
-            found = load(self.plugins[name])
-        except (ImportError, AttributeError) as error:
-            raise RegardError(self._refuse(name, f"cannot be imported ({error})")) from None
+        found = import_plugin(f"{self.room}s", name, self.plugins[name])
         if not isinstance(found, type) or not issubclass(found, load(f"regard.core:{self.contract}")):
             raise RegardError(self._refuse(name, f"must be a class of {self.contract}, a contract of regard.core"))
         return found

@@ -142,6 +142,13 @@ class Score(Term):
     # whether half precision holds the rows of `as_dot` where it holds query and key
     keeps_range: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # the faster ways that it inherits are those of another definition
+        for name in ("prepare", "as_dot", "is_dot") if "__call__" in vars(cls) else ():
+            if name not in vars(cls) and getattr(cls, name) is not vars(Score)[name]:
+                setattr(cls, name, vars(Score)[name])
+
     @classmethod
     def start(cls, heads: int, width: int) -> dict[str, Tensor]:
         """Initial values of the learned tensors, by field, for a layer of so many heads of this width."""
@@ -238,8 +245,6 @@ class Pointwise(Weigh):
 @dataclass(frozen=True, repr=False)
 class Row(Weigh):
     """Weights that need the whole row of scores at once, as entmax does; masked scores arrive as -inf."""
-
-    has_signs = False
 
     def solve(self, scores: Tensor, tile: Tile) -> Tensor:
         """The weights of complete rows."""

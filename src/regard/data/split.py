@@ -17,6 +17,8 @@ from regard.data.subset import Subset
 Part = Literal["train", "valid", "test"]
 # to validate by more than this takes longer and tells no more
 MOST_HELD_OUT = 2000
+# sequences that are all in memory
+PLAIN = (list, tuple, str, Subset)
 
 
 class Split(NamedTuple):
@@ -70,11 +72,23 @@ def split_by_masks(source: Sequence[Any], masks: Mapping[Part, Iterable[bool]]) 
     return Split(*(Subset(source, numbers, is_whole=True) for numbers in found.values()))
 
 
-def take_first(examples: Iterable[Any], limit: int | None = None) -> Sequence[Any]:
-    """The first `limit` examples, or all: of a sequence a slice, of an iterator a list."""
-    if isinstance(examples, Sequence):
+def take_first(examples: Any, limit: int | None = None) -> Sequence[Any]:
+    """The first `limit` examples, or all: of an iterator a list, of what has a length and numbers a `Subset`.
+
+    >>> class Squares:
+    ...     __len__ = lambda self: 3
+    ...     __getitem__ = lambda self, number: number**2
+    >>> first = take_first(Squares(), 2)
+    >>> len(first), list(first)
+    (2, [0, 1])
+    """
+    if isinstance(examples, PLAIN):
         return examples if limit is None else examples[:limit]
-    return list(itertools.islice(examples, limit))
+    if isinstance(examples, Mapping) or not (hasattr(examples, "__len__") and hasattr(examples, "__getitem__")):
+        return list(itertools.islice(examples, limit))
+    # as datasets of torch are, which need know no slices, nor where they end
+    count = len(examples)
+    return Subset(examples, range(count if limit is None else min(limit, count)))
 
 
 def _pick(rows: Sequence[Any], places: Iterable[str]) -> Split:

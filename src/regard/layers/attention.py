@@ -127,13 +127,15 @@ class Attention(nn.Module):
         learned = kind.start(heads, width)
         try:
             kind(**learned)
-        except TypeError as error:
+            parameters = {name: nn.Parameter(x) for name, x in learned.items()}
+        # integers have no gradient
+        except (TypeError, RuntimeError) as error:
             raise RegardError(
                 f"{called} score {kind.__name__} must be made of what its start() gives: {error}."
             ) from None
         self._kind, self._learned = kind, tuple(learned)
-        for name, x in learned.items():
-            self.register_parameter(f"score_{name}", nn.Parameter(x))
+        for name, x in parameters.items():
+            self.register_parameter(f"score_{name}", x)
         return score if isinstance(score, str) else kind.__name__.lower()
 
     def _make_score(self, dtype: torch.dtype) -> Score:

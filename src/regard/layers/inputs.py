@@ -21,7 +21,7 @@ def check_rows(layer: nn.Module, rows: Tensor, name: str, size_name: str, size: 
     # size by size, here and below: a compiler finds its sizes of any number in no tuple
     if rows.ndim != 3 or (size is not None and rows.shape[-1] != size):
         wanted = size_name if size is None else f"{size_name}={size}"
-        axis = "positions" if name == "X" else name
+        axis = name if name in ("queries", "keys", "values") else "positions"
         raise RegardError(f"{called} {name} must be (batch, {axis}, {wanted}), got shape {tuple(rows.shape)}.")
     check_dtype(layer, rows, name)
 
@@ -44,8 +44,9 @@ def check_call(
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     """Raise unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
-    # first, since to walk to a parameter takes longer
-    if torch.is_autocast_enabled(rows.device.type):
+    # first, since to walk to a parameter takes longer; it casts neither integers nor float64
+    casts = rows.is_floating_point() and rows.dtype != torch.float64
+    if casts and torch.is_autocast_enabled(rows.device.type):
         return
     weight = next(layer.parameters(), None)
     if weight is not None and rows.dtype != weight.dtype:

@@ -78,8 +78,9 @@ class MultiHeadAttention(Attention):
         self.W_v = nn.Linear(value_size, num_key_heads * self.head_width, bias=bias)
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
         self.score: str | Scoring
-        if score is None or isinstance(score, str) or (isinstance(score, type) and issubclass(score, Score)):
-            self.score = self._learn(score or "dot", num_heads, self.head_width, "a term, a function or ")
+        score = "dot" if score is None else score
+        if isinstance(score, str) or (isinstance(score, type) and issubclass(score, Score)):
+            self.score = self._learn(score, num_heads, self.head_width, "a term, a function or ")
         else:
             # which complains of other classes
             self.score = score if isinstance(score, nn.Module) else as_score(score)  # type: ignore[arg-type]

@@ -80,9 +80,9 @@ def _check_layer(layer: MultiHeadAttention) -> None:
         )
     score, weigh = layer.score, layer.weigh
     is_dot = score in (None, "dot") or (
-        isinstance(score, Dot) and score.cap is None and score.scale in (None, layer.head_width**-0.5)
+        type(score) is Dot and score.cap is None and score.scale in (None, layer.head_width**-0.5)
     )
-    is_softmax = isinstance(weigh, Softmax) and weigh.sink is None
+    is_softmax = type(weigh) is Softmax and weigh.sink is None
     for name, value, is_theirs in (
         ("score", score, is_dot),
         ("weigh", weigh, is_softmax),

@@ -16,7 +16,7 @@ from regard.mask.integer import misfit_integers
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Edges(Mask):
-    """Edge t lets query `queries[t]` attend to key `keys[t]`, in every sequence and head.
+    """Graph mask: edge t lets query `queries[t]` attend to key `keys[t]`, in every sequence and head.
 
     >>> Edges(torch.tensor([0, 0]), torch.tensor([1, 2]))(0, 0, torch.tensor([[0], [1]]), torch.arange(3))
     tensor([[False,  True,  True],

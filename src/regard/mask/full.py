@@ -12,7 +12,7 @@ from regard.core import Mask, Tile
 
 @dataclass(frozen=True, repr=False)
 class Full(Mask):
-    """Every query may attend to every key.
+    """No mask: every query may attend to every key.
 
     >>> Full()
     Full()

@@ -14,7 +14,7 @@ from regard.core import Mask, Sizes, Tile
 
 @dataclass(frozen=True, repr=False)
 class Grid(Mask):
-    """Cell i of a height × width image sees the cells at most `radius` rows and columns away.
+    """Image neighbourhood mask: cell i of a height × width image sees the cells at most `radius` rows and columns away.
 
     >>> Grid(2, 3, radius=1)(0, 0, 0, torch.arange(6))
     tensor([ True,  True, False,  True,  True, False])

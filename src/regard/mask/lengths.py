@@ -15,7 +15,7 @@ from regard.mask.integer import misfit_integers
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Lengths(Mask):
-    """Only the first `lengths` keys: one length per sequence, `(b,)`, or per query, `(b, i)`.
+    """Padding mask, only the first `lengths` keys: one length per sequence, `(b,)`, or per query, `(b, i)`.
 
     >>> Lengths(torch.tensor([2]))(0, 0, 0, torch.arange(3))
     tensor([ True,  True, False])

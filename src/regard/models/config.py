@@ -96,12 +96,18 @@ def check_fields(config: Any) -> None:
     """Check that each `setting` of a dataclass is of its type and among what it may be."""
     kinds = get_type_hints(type(config))
     for one in fields(config):
-        name, value, kind = one.name, getattr(config, one.name), kinds[one.name]
-        if not _is_of(value, kind):
-            called = kind.__name__ if isinstance(kind, type) else kind
-            raise RegardError(f"Config {name} must be {called}, got {value!r:.80}.")
-        for part in list_parts(value):
-            _check_part(name, part, float in list_parts(kind), one.metadata)
+        if "names" not in one.metadata:
+            raise RegardError(f"Config {one.name} says not what it may be: declare it by setting(…).")
+        check_field(one, getattr(config, one.name), kinds[one.name])
+
+
+def check_field(one: Field[Any], value: Any, kind: Any, called: str = "Config") -> None:
+    """Check that a value is of the type of a `setting`, and among what it may be; `called` is what has it."""
+    if not _is_of(value, kind):
+        meant = kind.__name__ if isinstance(kind, type) else kind
+        raise RegardError(f"{called} {one.name} must be {meant}, got {value!r:.80}.")
+    for part in list_parts(value):
+        _check_part(f"{called} {one.name}", part, float in list_parts(kind), one.metadata)
 
 
 def _is_of(value: Any, kind: Any) -> bool:
@@ -134,18 +140,18 @@ def _check_part(name: str, part: Any, is_float: bool, limits: Mapping[str, Any])
     names, least, most, span = (limits[key] for key in ("names", "least", "most", "span"))
     if isinstance(part, str):
         if names and part not in names:
-            raise RegardError(f"Config {name} must be one of {', '.join(map(repr, names))}, got {part!r}.")
+            raise RegardError(f"{name} must be one of {', '.join(map(repr, names))}, got {part!r}.")
     elif part is None or isinstance(part, bool):
         return
     elif is_float:
         low, high = (float(x) for x in span[1:-1].split(","))
         # a span may leave out its lower end; it never has its upper one
         if not (low < part < high or (part == low and span.startswith("["))):
-            raise RegardError(f"Config {name} must lie in {span}, got {part}.")
+            raise RegardError(f"{name} must lie in {span}, got {part}.")
     elif part < least:
-        raise RegardError(f"Config {name} must be at least {least}, got {part}.")
+        raise RegardError(f"{name} must be at least {least}, got {part}.")
     elif most is not None and part > most:
-        raise RegardError(f"Config {name} must be at most {most}, got {part}.")
+        raise RegardError(f"{name} must be at most {most}, got {part}.")
 
 
 def check_heads(num_hiddens: int, num_heads: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from regard.core import RegardError
+from regard.core.errors import plain
 from regard.extras import install
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def name_fault(path: pathlib.Path, cause: str, fix: str, detail: str = "") -> Re
     detail = detail if len(detail) <= max(room, 0) else f"{detail[: room - 1]}…"
     line = f"{name} {cause} ({detail}): {fix}." if detail else f"{name} {cause}: {fix}."
     # names and texts out of files may hold line ends and codes that a terminal obeys
-    return RegardError("".join(x if x.isprintable() else "?" for x in line[:MOST_CHARACTERS]))
+    return RegardError(plain(line[:MOST_CHARACTERS]))
 
 
 def check_folder(place: pathlib.Path, fix: str = "name one that holds config.json") -> None:

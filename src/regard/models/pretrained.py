@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from regard.core import RegardError
+from regard.core.errors import plain
 from regard.core.files import write_whole
 from regard.models.config import list_parts, make_config
 from regard.models.files import (
@@ -34,6 +34,7 @@ from regard.models.files import (
 from regard.models.layout import (
     CONFIG,
     DTYPES,
+    FORMAT,
     MOST_CONFIG_BYTES,
     RESTORE,
     WEIGHTS,
@@ -41,9 +42,9 @@ from regard.models.layout import (
     find_model,
     read_config,
 )
+from regard.models.outline import allocate, outline
 from regard.plugins import load
 
-DRAWS = (Tensor.normal_, Tensor.uniform_)
 # beside the fields of the model's own Config
 _KEYS = ("model_type", "architectures", "regard_version", "regard_format", "dtype", "training")
 # far above what any model here needs, far below what hurts
@@ -94,10 +95,17 @@ class Pretrained(nn.Module):
         }
         if bad := [name for name, x in tensors.items() if not x.isfinite().all()]:
             raise RegardError(f"{called} {bad[0]} is not finite, so nothing was saved: go back to an earlier state.")
-        dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+        # a count of batches, say, is of integers in any dtype
+        numbers = next((x for x in tensors.values() if x.is_floating_point()), torch.empty(0))
+        dtype = str(numbers.dtype).removeprefix("torch.")
         found = {name: (_name_dtype(x), list(x.shape)) for name, x in tensors.items()}
-        if why := misfit_tensors(_outline(type(self), config, dtype), found):
+        if why := misfit_tensors(outline(type(self), config, dtype), found):
             raise RegardError(f"{called} is not what its config says, and could not be loaded: {why}.")
+        if large := _find_large(config, len(tensors), sum(x.numel() * x.element_size() for x in tensors.values())):
+            raise RegardError(
+                f"{called} has {large}, too large for its weights, and could not be loaded: what is no size of a weight"
+                " needs a limit of its own, setting(…, most=…)."
+            )
         text = _write_config(self, config, dtype, training)
         raw = write_tensors(tensors, {"format": "pt"})
         try:
@@ -125,9 +133,10 @@ class Pretrained(nn.Module):
                 header, _, num_bytes = read_header(opened, MOST_HEADER_BYTES)
             except ValueError as error:
                 raise name_fault(file, "is not safetensors", RESTORE, tell(error)) from None
-            _check_sizes(place / CONFIG, config, len(header), num_bytes)
+            if large := _find_large(config, len(header), num_bytes):
+                raise name_fault(place / CONFIG, f"has {large}, too large for its weights", "correct it")
             try:
-                model = _outline(cls, config, entries["dtype"])
+                model = outline(cls, config, entries["dtype"])
             except (RegardError, RuntimeError, TypeError, OverflowError) as error:
                 raise name_fault(place / CONFIG, "makes no model", "correct it", tell(error)) from None
             found = {name: (entry.get("dtype"), entry.get("shape")) for name, entry in header.items()}
@@ -146,8 +155,7 @@ class Pretrained(nn.Module):
         if not _is_same_model(place, entries):
             raise name_fault(place, "changed while it was read", "load it again")
         try:
-            # as to_empty does, which asks torch's symbolic shapes of every weight, half a second to load
-            model._apply(lambda x: torch.empty(x.shape, dtype=x.dtype, device=device))  # type: ignore[no-untyped-call]
+            allocate(model, device)
         except (RuntimeError, AssertionError) as error:
             raise RegardError(f"device {str(device)!r} cannot be used: {tell(error)[:100]}.") from None
         model.load_state_dict(tensors)
@@ -183,8 +191,9 @@ def _load_class(model_type: str) -> type[Pretrained]:
         found = load(reference)
         is_one = isinstance(found, type) and issubclass(found, Pretrained) and found.model_type == model_type
         cause = "" if is_one else f"is {found!r:.60}"
-    except (ImportError, AttributeError, ValueError) as error:
-        cause = f"cannot be imported: {tell(error)[:60]}"
+    # a module may raise anything
+    except Exception as error:
+        cause = f"cannot be imported: {plain(tell(error))[:60]}"
     if cause:
         raise RegardError(
             f"entry point regard.models {model_type}={reference} must be a Pretrained of that model_type, and {cause};"
@@ -213,24 +222,8 @@ def misfit_tensors(model: nn.Module, found: Mapping[str, tuple[Any, Any]]) -> st
 
 def _name_dtype(x: Tensor) -> str:
     name = str(x.dtype).removeprefix("torch.")
-    return DTYPES.get(name, name)
-
-
-class _Undrawn(TorchFunctionMode):
-    """Skip the initialisation of weights that a file has: on the meta device it alone would load torch's compiler."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__module__", None) == "torch.nn.init" or func in DRAWS:
-            # by which of the two, torch has not always agreed
-            return args[0] if args else kwargs["tensor"]
-        return (torch.empty if func in (torch.randn, torch.rand) else func)(*args, **kwargs)
-
-
-def _outline(kind: type[Model], config: Any, dtype: str) -> Model:
-    """The model on the meta device, without memory for its weights: names and shapes can be asked at no cost."""
-    with torch.device("meta"), _Undrawn():
-        return kind.from_config(config).to(getattr(torch, dtype))
+    # of integers safetensors has I64, U8 and so on
+    return DTYPES.get(name) or name.upper().replace("UINT", "U").replace("INT", "I")
 
 
 def _name_class(model_type: str) -> str:
@@ -248,12 +241,20 @@ def _write_config(model: Pretrained, config: Any, dtype: str, training: Mapping[
     from regard import __version__
 
     written = [x for x in fields(config) if _find_since(x) == 1 or getattr(config, x.name) != x.default]
+    for field in written:
+        if field.name in _KEYS:
+            raise RegardError(f"Config {field.name} has the name of a key of every config.json: give it another.")
+        if _find_since(field) > FORMAT:
+            raise RegardError(
+                f"Config {field.name} is since format {_find_since(field)} of folders, this regard writes up to"
+                f" {FORMAT}: declare it by setting(…, since={FORMAT})."
+            )
     values = asdict(config)
     entries = {
         "model_type": model.model_type,
         "architectures": [_name_class(model.model_type)],
         "regard_version": __version__,
-        "regard_format": max(1, *map(_find_since, written)),
+        "regard_format": max([1, *map(_find_since, written)]),
         "dtype": dtype,
         **{x.name: values[x.name] for x in written},
         "training": dict(training or {}),
@@ -298,8 +299,8 @@ def _refuse_kind(place: pathlib.Path, name: str, *wanted: str) -> RegardError:
     return name_fault(place / CONFIG, f"is of {articles[name]} {name}, not {others}", f"use {name}.from_pretrained")
 
 
-def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) -> None:
-    """Check sizes against the number of weights: others could take forever, or all memory, before anyone saw that."""
+def _find_large(config: Any, count: int, num_bytes: int) -> str | None:
+    """A size beyond the number of weights: it could take forever, or all memory, before anyone saw that."""
     for field in fields(config):
         name, limits = field.name, {"num_hiddens": math.isqrt(num_bytes)}
         # what has a limit of its own is no size, or one of rows that only some models have
@@ -308,4 +309,5 @@ def _check_sizes(file: pathlib.Path, config: Any, count: int, num_bytes: int) ->
         most = count if name.endswith("layers") else limits.get(name, num_bytes)
         for value in list_parts(getattr(config, name)):
             if type(value) is int and value > most:
-                raise name_fault(file, f"has {name}={str(value)[:20]}, too large for its weights", "correct it")
+                return f"{name}={str(value)[:20]}"
+    return None

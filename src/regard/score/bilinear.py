@@ -15,7 +15,7 @@ from regard.score.dot import Product
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Bilinear(Score):
-    """q·W·k, for queries of width d and keys of width c: `weight` is (d, c), or (heads, d, c).
+    """Bilinear (Luong's general) score q·W·k of widths d and c: `weight` is (d, c), or (heads, d, c).
 
     >>> Bilinear(torch.tensor([[1.0, 2.0]]))(torch.ones(1, 1), torch.ones(3, 2))
     tensor([[3., 3., 3.]])

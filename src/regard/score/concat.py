@@ -25,7 +25,7 @@ class Outer(Pair):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Concat(Score):
-    """act(a·q + b·k): the two vectors laid end to end, one weight vector, one activation.
+    """Concatenation score act(a·q + b·k), of graph attention (GAT): one weight vector for both, one activation.
 
     >>> Concat(torch.ones(2), torch.ones(1))(torch.ones(1, 2), torch.tensor([[1.0], [-7.0]]))
     tensor([[ 3., -1.]])

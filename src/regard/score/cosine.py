@@ -15,7 +15,7 @@ from regard.score.dot import Product
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cosine(Score):
-    """The cosine of the angle between q and k, times `scale` (a number, or a tensor with one per head).
+    """Cosine similarity of q and k, times `scale` (a number, or a tensor with one per head).
 
     >>> Cosine()(torch.tensor([[3.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 5.0]]))
     tensor([[1., 0.]])

@@ -69,7 +69,7 @@ class Distance(Pair):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Gaussian(Score):
-    """−½‖(q − k)·w‖²: `width` is a number, a tensor of one, one per feature (d,), or (heads, d).
+    """Gaussian kernel score −½‖(q − k)·w‖²: `width` is a number, a tensor of one, one per feature (d,), or (heads, d).
 
     >>> Gaussian(2.0)(torch.zeros(1, 1), torch.tensor([[0.0], [1.0]]))
     tensor([[-0., -2.]])

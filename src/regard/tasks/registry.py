@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from regard.core import RegardError
+from regard.core.names import import_plugin
 from regard.models.layout import read_config
 from regard.plugins import find_plugins, load
 
@@ -55,7 +56,17 @@ class Entry:
 
     def open(self, part: str) -> Any:
         """Import what one of the references names."""
-        return load(getattr(self, part))
+        reference = getattr(self, part)
+        if reference.startswith("regard."):
+            # what that lacks, such as an optional package, is told elsewhere
+            return load(reference)
+        try:
+            return load(reference)
+        except (ImportError, AttributeError) as error:
+            raise RegardError(
+                f"task {self.name} has the {part} {reference}, which cannot be imported ({error}): mend or remove the"
+                " package that declares it."
+            ) from error
 
     @property
     def use(self) -> str:
@@ -150,7 +161,7 @@ def list_tasks() -> Mapping[str, Entry]:
     """All tasks by name: regard's own, then those of other installed packages (entry points `regard.tasks`)."""
     found = {entry.name: entry for entry in TASKS}
     for name, reference in sorted(find_plugins("tasks").items()):
-        entry = load(reference)
+        entry = import_plugin("tasks", name, reference)
         if not isinstance(entry, Entry) or entry.name != name or name in found:
             raise RegardError(
                 f"entry point regard.tasks {name}={reference} must be an Entry of that name, which no other task has:"

@@ -30,6 +30,7 @@ class Entmax(Row):
     """
 
     alpha: float = 1.5
+    has_signs = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

@@ -15,7 +15,7 @@ from regard.core.bits import draw_seed, uniform
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Hard(Row):
-    """All weight on one key: the best (`how="argmax"`, the first of equals) or a sample of softmax (`how="sample"`).
+    """Hard attention to one key: the best (`how="argmax"`, the first of equals) or a softmax sample (`how="sample"`).
 
     >>> Hard()(torch.tensor([[1.0, 3.0, 3.0]]))
     tensor([[0., 1., 0.]])
@@ -27,6 +27,7 @@ class Hard(Row):
     how: str = "argmax"
     generator: torch.Generator | None = field(default=None, repr=False)
     seed: int | None = None
+    has_signs = False
 
     @classmethod
     def samples(cls) -> Sequence[Self]:

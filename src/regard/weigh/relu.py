@@ -14,7 +14,7 @@ from regard.core import Pointwise, Sizes
 
 @dataclass(frozen=True, repr=False)
 class Relu(Pointwise):
-    """scale · max(score, 0)^power: rows are not made to sum to one.
+    """ReLU, scale · max(score, 0)^power: rows are not made to sum to one.
 
     >>> Relu()(torch.tensor([[-1.0, 2.0]]))
     tensor([[0., 2.]])

@@ -14,7 +14,7 @@ from regard.core import Pointwise
 
 @dataclass(frozen=True, repr=False)
 class Sigmoid(Pointwise):
-    """1/(1 + e^−(score + shift)): each pair decides for itself, rows are not made to sum to one.
+    """Elementwise sigmoid, 1/(1 + e^−(score + shift)): rows are not made to sum to one.
 
     >>> Sigmoid()(torch.tensor([[0.0]]))
     tensor([[0.5000]])

@@ -15,7 +15,7 @@ from regard.core.biases import reduce_to
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Softmax(Online):
-    """e^score over the row's sum of e^score.
+    """Softmax of a row: e^score / Σ e^score.
 
     >>> Softmax()(torch.tensor([[0.0, 0.0]]))
     tensor([[0.5000, 0.5000]])

@@ -12,7 +12,7 @@ from regard.core import Online, Tile
 
 @dataclass(frozen=True, repr=False)
 class Sum(Online):
-    """The score over the row's sum of scores.
+    """Normalisation of linear attention: the score / Σ scores of its row.
 
     >>> Sum()(torch.tensor([[1.0, 3.0]]))
     tensor([[0.2500, 0.7500]])

@@ -63,4 +63,4 @@ def _write(found: Sequence[Any]) -> Iterator[str]:
 
 def _write_json(found: Sequence[Any]) -> Iterator[str]:
     for one in found:
-        yield json.dumps(asdict(one), ensure_ascii=False)
+        yield json.dumps(asdict(one) if hasattr(one, "__dataclass_fields__") else one, ensure_ascii=False)

@@ -6,11 +6,14 @@ import copy
 import functools
 import inspect
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, is_dataclass, make_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from regard.core import RegardError
 
 
 def Some(metavar: str | None, help: str, *names: str, **limits: Any) -> Any:  # noqa: N802
@@ -44,6 +47,8 @@ def spread(command: Callable[..., None], said: Mapping[str, str] | None = None) 
         else:
             shown.append(_show(name, given.default, kind, said or {}))
 
+    _check_names(one.name for one in shown)
+
     @functools.wraps(command)
     def call(**given: Any) -> None:
         for name, inner in groups.items():
@@ -75,8 +80,25 @@ def join_options(kinds: Iterable[type[Any]]) -> Any:
     found: dict[str, Any] = {}
     for kind in kinds:
         hints = get_type_hints(kind, include_extras=True)
-        found |= {x.name: (x.name, hints[x.name], field(default=x.default)) for x in fields(kind)}
+        made = {x.name: (x.name, hints[x.name], field(default=x.default)) for x in fields(kind)}
+        # an option of several tasks means the same to all of them
+        _check_names([*found, *(name for name in made if name not in found or not _is_same(made[name], found[name]))])
+        found |= made
     return make_dataclass("Options", found.values(), frozen=True)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two fields are the same option: of one type, with one default and the same words."""
+    said = [[vars(option) for option in getattr(hint, "__metadata__", ())] for _, hint, _ in (one, other)]
+    kinds = [getattr(hint, "__origin__", hint) for _, hint, _ in (one, other)]
+    return said[0] == said[1] and kinds[0] == kinds[1] and bool(one[2].default == other[2].default)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            option = name.replace("_", "-")
+            raise RegardError(f"a command would have two options --{option}: name that setting of a task otherwise.")
 
 
 def drop_none(entries: dict[str, Any]) -> dict[str, Any]:

@@ -35,10 +35,9 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
     >>> [row["bytes"] for row in found["rows"] if row["kind"] == "conv"]
     [2048, 4096, 8192, 51208, 53256, 57352]
 
-    `training` is forward and backward, with gradients of the sum for the input and all weights; its bytes are what
-    `find_peak` says. What would take too long or too much memory, by what shorter lengths took, is in `skipped` with
-    the reason, and so is what `settings.seconds` has no time for. Fits are over the upper half of the lengths, three at
-    least: below, what a call costs at any length is most of it. Times differ from run to run; bytes on the CPU do not.
+    `training` is forward and backward, with gradients of the sum for the input and all weights. What would take too
+    long or too much memory, by what shorter lengths took, is in `skipped` with the reason, and so is what
+    `settings.seconds` has no time for.
     """
     device = torch.device(settings.device)
     shapes = {name: match_attention(kind, settings.dims, settings) for name, kind in kinds.items()}
@@ -100,12 +99,7 @@ def measure_cost(settings: Settings, advance: Advance, kinds: Mapping[str, Kind]
 
 
 def list_fits(rows: Sequence[Row]) -> list[Row]:
-    """How seconds and bytes grow with n: the exponent over the upper half of the lengths, where there are three.
-
-    >>> rows = [{"kind": "conv", "batch": 1, "pass": "forward", "n": n, "seconds": n**2, "bytes": n} for n in (1, 2, 4)]
-    >>> [(fit["of"], round(fit["exponent"], 3), fit["from"], fit["to"]) for fit in list_fits(rows)]
-    [('seconds', 2.0, 1, 4), ('bytes', 1.0, 1, 4)]
-    """
+    """How seconds and bytes grow with n, over the upper half of the lengths: below, most is what any length costs."""
     fits = []
     for (name, batch, which), points in group(rows, "kind", "batch", "pass").items():
         upper = sorted(points, key=lambda row: int(row["n"]))[-max(-(-len(points) // 2), 3) :]
@@ -122,18 +116,14 @@ def extrapolate(lengths: Sequence[int], values: Sequence[float], n: int, power: 
 
     >>> extrapolate([2, 4], [14.0, 26.0], 8, power=2)
     74.0
-    >>> extrapolate([4], [8.0], 8, power=2)
-    32.0
-
-    The last two lengths tell the two apart; with one alone all is taken to grow.
     """
     if not lengths:
         return None
-    if len(lengths) == 1:
-        return float(values[0] * (n / lengths[0]) ** power)
+    # the last two lengths tell the two apart; with one alone all is taken to grow
+    (near, before), (far, value) = [(0, 0.0), *zip(lengths, values, strict=True)][-2:]
     # what shrinks is noise
-    slope = max(values[-1] - values[-2], 0) / (lengths[-1] ** power - lengths[-2] ** power)
-    return float(values[-1] + slope * (n**power - lengths[-1] ** power))
+    slope = max(value - before, 0) / (far**power - near**power)
+    return float(value + slope * (n**power - far**power))
 
 
 def _refuse(n: int, before: Sequence[Numbers], kind: Kind, settings: Settings, free: int | None) -> str:
@@ -163,15 +153,7 @@ def _prepare(layer: nn.Module, shape: tuple[int, ...], which: str, device: torch
     """A pass over new rows."""
     layer.train(which == "training")
     rows = torch.randn(shape, device=device)
-
-    def forward() -> object:
-        with torch.no_grad():
-            return layer(rows)
-
-    def train() -> object:
-        return torch.autograd.grad(layer(rows).sum(), wanted)
-
     if which == "forward":
-        return forward
+        return torch.no_grad()(lambda: layer(rows))
     wanted = [rows.requires_grad_(), *layer.parameters()]
-    return train
+    return lambda: torch.autograd.grad(layer(rows).sum(), wanted)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -39,8 +38,7 @@ def fit_power(values: Sequence[float], **axes: Sequence[float]) -> Fit:
     >>> round(fit.exponents["n"], 6), [round(end, 6) for end in fit.intervals["n"]]
     (2.0, [2.0, 2.0])
 
-    Several axes are fitted at once. The intervals are Student's, for scatter that is the same at all points; they need
-    scipy, of the extra `compare`.
+    The intervals are Student's, for scatter that is the same at all points.
     """
     from scipy import stats  # type: ignore[import-untyped]
 
@@ -79,13 +77,10 @@ class Crossing:
 
 
 def find_crossing(lengths: Sequence[float], one: Sequence[float], other: Sequence[float]) -> Crossing:
-    """Where two curves cross that were measured at the same lengths.
+    """Where two curves cross that were measured at the same lengths, power laws between them; to touch is not to cross.
 
     >>> find_crossing([1, 4, 16], [1, 4, 16], [2, 4, 8])
     Crossing(turns=(4.0,), cheaper='one')
-
-    Between two lengths both are taken for power laws: straight where both axes are logarithmic. To touch is not to
-    cross.
     """
     for name, given in (("one", one), ("other", other)):
         if wrong := [x for x in given if not 0 < x < math.inf]:
@@ -134,7 +129,7 @@ def _name_cheaper(gap: float | Fraction) -> str | None:
 def list_crossings(
     rows: Sequence[Numbers], kinds: Mapping[str, Kind], shapes: Mapping[str, Dimensions]
 ) -> list[Numbers]:
-    """Where self-attention crosses each other kind, as measured and by formula.
+    """Where self-attention crosses each other kind, as measured over the lengths that both have, and by formula.
 
     >>> from regard.compare.kinds import KINDS
     >>> shapes = dict.fromkeys(KINDS, Dimensions(width=64, kernel=3, heads=4, window=32))
@@ -142,32 +137,25 @@ def list_crossings(
     {'conv': [], 'rnn': [], 'gru': [[None, 64.0]], 'linear': [[None, 16.0]]}
 
     `spans` are the lengths at which self-attention is the cheaper, each from and to; None is as far as was measured.
-    Measured is one for each batch, pass, and of seconds and bytes, over the lengths that both have. By `operations`
-    every product of the layer counts, projections too; by `textbook` it is the table as printed, without factors.
+    By `operations` projections count too; by `textbook` it is the table as printed, without factors.
     """
     found: list[Numbers] = []
-    for other in kinds if ATTENTION.name in kinds else ():
-        if other != ATTENTION.name:
-            for batch, which, of, crossing in _cross(rows, kinds, shapes, (ATTENTION.name, other)):
-                case = {"one": ATTENTION.name, "other": other, "batch": batch, "pass": which, "of": of}
-                found.append({**case, "is_equal": crossing.cheaper is None, "spans": crossing.list_spans()})
+    for other in [name for name in kinds if name != ATTENTION.name] if ATTENTION.name in kinds else []:
+        pair, crossings = (ATTENTION.name, other), dict[tuple[int | None, str | None, str], Crossing]()
+        for (batch, which), here in group(rows, "batch", "pass").items():
+            curves = [{row["n"]: row for row in take(here, kind=kind)} for kind in pair]
+            if lengths := sorted(curves[0].keys() & curves[1]):
+                for of in ("seconds", "bytes"):
+                    values = ([curve[n][of] for n in lengths] for curve in curves)
+                    crossings[batch, which, of] = find_crossing(lengths, *values)
+        for of, make in (("operations", _count_products), ("textbook", _read_table)):
+            first, second = (make(kinds[kind], shapes[kind]) for kind in pair)
+            if first and second:
+                crossings[None, None, of] = solve_crossing(first, second)
+        for (batch, which, of), crossing in crossings.items():
+            case = {"one": ATTENTION.name, "other": other, "batch": batch, "pass": which, "of": of}
+            found.append({**case, "is_equal": crossing.cheaper is None, "spans": crossing.list_spans()})
     return found
-
-
-def _cross(
-    rows: Sequence[Numbers], kinds: Mapping[str, Kind], shapes: Mapping[str, Dimensions], pair: tuple[str, str]
-) -> Iterator[tuple[int | None, str | None, str, Crossing]]:
-    """By what was measured, where both were, and by the formulas of both, where they have one; by batch and pass."""
-    for (batch, which), here in group(rows, "batch", "pass").items():
-        one, other = ({row["n"]: row for row in take(here, kind=kind)} for kind in pair)
-        if lengths := sorted(one.keys() & other):
-            for of in ("seconds", "bytes"):
-                curves = ([curve[n][of] for n in lengths] for curve in (one, other))
-                yield batch, which, of, find_crossing(lengths, *curves)
-    for of, make in (("operations", _count_products), ("textbook", _read_table)):
-        first, second = (make(kinds[kind], shapes[kind]) for kind in pair)
-        if first and second:
-            yield None, None, of, solve_crossing(first, second)
 
 
 def _count_products(kind: Kind, shape: Dimensions) -> Callable[[int], int] | None:
@@ -194,12 +182,13 @@ def list_leads(crossings: Sequence[Numbers]) -> list[Numbers]:
     >>> list_leads(pairs)
     [{'batch': None, 'pass': None, 'of': 'textbook', 'spans': [[9.0, 64.0]]}]
     """
-    leads: dict[tuple[Any, ...], list[Span]] = {}
-    for place, rows in group(crossings, "batch", "pass", "of").items():
-        leads[place] = [[None, None]]
+    leads: list[Numbers] = []
+    for (batch, which, of), rows in group(crossings, "batch", "pass", "of").items():
+        spans: list[Span] = [[None, None]]
         for row in take(rows, is_equal=False):
-            leads[place] = [both for one in leads[place] for other in row["spans"] if (both := _overlap(one, other))]
-    return [{"batch": batch, "pass": which, "of": of, "spans": spans} for (batch, which, of), spans in leads.items()]
+            spans = [both for one in spans for other in row["spans"] if (both := _overlap(one, other))]
+        leads.append({"batch": batch, "pass": which, "of": of, "spans": spans})
+    return leads
 
 
 def _overlap(one: Span, other: Span) -> Span:

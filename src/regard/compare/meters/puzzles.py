@@ -41,10 +41,15 @@ class Puzzle:
         return length - self.tellers.shape[1]
 
     def write(
-        self, length: int, distances: Int[Tensor, " batch"], answers: Int[Tensor, " batch"], generator: torch.Generator
+        self,
+        length: int,
+        distances: Int[Tensor, " batch"],
+        answers: Int[Tensor, " batch"],
+        generator: torch.Generator,
+        times: int = 1,
     ) -> Int[Tensor, "batch length"]:
-        """One sequence for each distance and answer."""
-        tokens = torch.randint(self.noise, (len(answers), length), generator=generator)
+        """One sequence for each distance and answer; noise comes so many times before other noise does."""
+        tokens = torch.randint(self.noise, (len(answers) // times, length), generator=generator).repeat(times, 1)
         tokens[:, -1] = self.question
         columns = length - 1 - distances[:, None] - torch.arange(self.tellers.shape[1])
         return tokens.scatter_(1, columns, self.noise + self.tellers[answers])
@@ -59,11 +64,8 @@ class Puzzle:
     def ask(self, count: int, length: int, distance: int, generator: torch.Generator) -> Batch:
         """The same `count` sequences once for each answer: who does not see what tells is right exactly by chance."""
         answers = torch.arange(len(self.tellers)).repeat_interleave(count)
-        tokens = self.write(length, torch.full_like(answers, distance), answers, generator).unflatten(0, (-1, count))
-        # the noise of the first everywhere, but for what tells
-        told = torch.arange(length) - (length - 1 - distance)
-        told = (told <= 0) & (told > -self.tellers.shape[1])
-        return torch.where(told, tokens, tokens[0]).flatten(0, 1), answers
+        distances = torch.full_like(answers, distance)
+        return self.write(length, distances, answers, generator, times=len(self.tellers)), answers
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,11 @@ def measure_course(
 ) -> dict[str, Any]:
     """One model for each kind, with positions and without, learns all distances and is asked by distance.
 
-    `reach` is how far the question sees, None where it sees all and 0 where it sees nothing but itself. `edges` says
-    of those between, and of every kernel, how right they are at the end of their reach and one token beyond; `rows` are
-    of the kernel of `settings.dims` alone, as all is in a hurry.
+    `reach` is how far the question sees, None where it sees all and 0 where it sees nothing but itself; `edges` say, of
+    every kernel, how right those between are at the end of their reach and one token beyond.
     """
-    course, dims = courses[settings.is_quick], settings.dims
-    puzzle, length = course.puzzle, course.length
-    # the given width, or the next that heads share evenly
-    dims = replace(dims, width=-(-course.width // dims.heads) * dims.heads)
+    course = courses[settings.is_quick]
+    puzzle, length, dims = course.puzzle, course.length, settings.dims.widen(course.width)
     reaches: dict[str, int | None] = {}
 
     def learn(trial: Row, generator: torch.Generator, advance: Advance) -> dict[str, list[Row]]:

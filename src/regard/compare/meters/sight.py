@@ -27,8 +27,7 @@ def find_dependence(
             [1, 1, 0],
             [1, 1, 1]], dtype=torch.int32)
 
-    No influence is too small to be seen, and one that a weight of zero cuts off counts as well. The model must take
-    rows of this dtype on this device, and pass NaN on.
+    No influence is too small to be seen, and one that a weight of zero cuts off counts as well.
     """
     rows = draw_rows(model, n, width, dtype, device)
     found = []

@@ -46,11 +46,7 @@ def count_sizes(
 
 
 def list_windows(window: int, times: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths of so many widths of a window; of a very wide one fewer, as what has to be run grows with all of them.
-
-    >>> list_windows(16, (32, 40, 48))
-    (1024, 1280, 1536)
-    """
+    """Lengths of so many widths of a window; of a very wide one fewer, as what has to be run grows with all of them."""
     window = max(window, LEAST_WINDOW)
     return tuple(sorted({max(window * each // -(-window * times[-1] // LONGEST), 2) for each in times}))
 

@@ -61,17 +61,15 @@ def time_calls(
 ) -> dict[str, dict[str, float]]:
     """The seconds of each call: the median of its rounds, the quartiles around it, the fastest, how many there were.
 
-    >>> timings = time_calls({"short": lambda: list(range(10)), "long": lambda: list(range(100_000))}, budget=0.1)
-    >>> timings["short"]["seconds"] < timings["long"]["seconds"]
-    True
-
     Each has one turn a round, back and forth, so that what the machine does meanwhile meets all of them alike; a turn
     is as many calls as the clock needs. There are three rounds at least, then more until they took `budget` seconds or
     were `most`. On CUDA a turn ends when the device has finished.
     """
-    settle: Callable[[], object] = (
-        partial(torch.cuda.synchronize, device) if torch.device(device).type == "cuda" else lambda: None
-    )
+    is_cuda = torch.device(device).type == "cuda"
+
+    def settle() -> None:
+        if is_cuda:
+            torch.cuda.synchronize(device)
 
     def take_turn(call: Callable[[], object], loops: int) -> float:
         settle()
@@ -118,7 +116,6 @@ def pause_gc() -> Iterator[None]:
 def find_peak(call: Callable[[], object], device: torch.device | str = "cpu") -> int:
     """Bytes at the peak of one call, beyond what was alive before it.
 
-    >>> import torch
     >>> rows = torch.ones(1000)
     >>> find_peak(lambda: (rows * 2).exp().sum())
     8000
@@ -142,12 +139,7 @@ def find_peak(call: Callable[[], object], device: torch.device | str = "cpu") ->
 
 
 def find_free(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that are free on a device; None where the system does not say.
-
-    >>> free = find_free()
-    >>> free is None or free > 0
-    True
-    """
+    """Bytes that are free on a device; None where the system does not say."""
     device = torch.device(device)
     if device.type == "cuda":
         # what torch's allocator keeps for later is free too
@@ -184,7 +176,7 @@ class _Ledger(TorchDispatchMode):
         return out
 
     def _note(self, found: object, is_made: bool) -> None:
-        """A tensor, or a list of what may be some."""
+        """A tensor, or a list of what may be some; torch's `tree_leaves` is too slow for many small operators."""
         if isinstance(found, Tensor):
             storage = found.untyped_storage()
             at = storage._cdata

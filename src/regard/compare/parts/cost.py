@@ -36,7 +36,7 @@ def list_columns(part: Numbers) -> Iterator[Column]:
 
 
 def _is_vague(fit: Numbers) -> bool:
-    """Whether a fitted exponent may be another by much: its interval is wider than ± VAGUE."""
+    """Whether a fitted exponent may be another by much."""
     low, high = fit["interval"]
     return bool(high - low > 2 * VAGUE)
 
@@ -58,10 +58,10 @@ def list_crossings(part: Numbers, settings: Numbers) -> Iterator[Listing]:
         name = OF[of] + (f", {which}, batch {batch}" if batch else "")
         cells = [show_crossing(here[other], part["rows"]) if other in here else NOTHING for other in others]
         # who leads at a few lengths is in the cells before
-        is_told = not any(_is_sparse(part["rows"], cross) for cross in here.values())
+        is_told = all(_list_few(part["rows"], cross) is None for cross in here.values())
         rows.append((name, *cells, show_spans(leads[of, which, batch]) if is_told else NOTHING))
     note = "Always and never: the two do not cross at the lengths looked at."
-    if any(_is_sparse(part["rows"], cross) for cross in crossings):
+    if any(_list_few(part["rows"], cross) is not None for cross in crossings):
         note += " At and not at: the only lengths that both were measured at."
     if any(NOTHING in row for row in rows):
         note += f" {NOTHING}: not measured at common lengths, or at too few for all layers, or no exact formula, as for"
@@ -81,29 +81,24 @@ def list_crossings(part: Numbers, settings: Numbers) -> Iterator[Listing]:
 
 def list_rows(name: str, part: Numbers) -> Sequence[Numbers]:
     """Lists as the page shows them: spans of crossings as inequalities."""
-    if name == "crossings":
-        return [{**cross, "spans": show_crossing(cross, part["rows"])} for cross in part[name]]
     rows: Sequence[Numbers] = part[name]
-    return rows
+    return [{**row, "spans": show_crossing(row, part["rows"])} for row in rows] if name == "crossings" else rows
 
 
-def _compare_at(rows: Sequence[Numbers], cross: Numbers) -> dict[int, float]:
-    """What one of a measured crossing takes more than the other, at each length that both were measured at."""
+def _list_few(rows: Sequence[Numbers], cross: Numbers) -> list[tuple[int, float]] | None:
+    """Where both were measured at too few lengths to speak of others: those, and what the one takes more; else None."""
+    if cross["batch"] is None:
+        return None
     here = take(rows, batch=cross["batch"], **{"pass": cross["pass"]})
     one, other = ({row["n"]: row[cross["of"]] for row in take(here, kind=cross[who])} for who in ("one", "other"))
-    return {n: one[n] - other[n] for n in sorted(one.keys() & other)}
-
-
-def _is_sparse(rows: Sequence[Numbers], cross: Numbers) -> bool:
-    """Whether a crossing was measured, at too few lengths to speak of others."""
-    return cross["batch"] is not None and len(_compare_at(rows, cross)) < ENOUGH
+    lengths = sorted(one.keys() & other)
+    return [(n, one[n] - other[n]) for n in lengths] if len(lengths) < ENOUGH else None
 
 
 def show_crossing(cross: Numbers, rows: Sequence[Numbers]) -> str:
     """Where the one is cheaper; if both were measured at a few of the lengths in `rows` alone, at which of those."""
-    if _is_sparse(rows, cross):
-        gaps = _compare_at(rows, cross).items()
-        said = (f"{'at' if gap < 0 else 'not at' if gap else 'equal at'} {n:,}" for n, gap in gaps)
+    if (few := _list_few(rows, cross)) is not None:
+        said = (f"{'at' if gap < 0 else 'not at' if gap else 'equal at'} {n:,}" for n, gap in few)
         return ", ".join(said) or NOTHING
     return "equal" if cross["is_equal"] else show_spans(cross["spans"])
 
@@ -114,12 +109,12 @@ def show_spans(spans: Sequence[Sequence[float | None]]) -> str:
     >>> show_spans([[None, 64.2]]), show_spans([[32.0, 64.0]]), show_spans([[None, None]]), show_spans([])
     ('n < 64', '32 < n < 64', 'always', 'never')
     """
+    if [None, None] in spans:
+        return "always"
     said = []
     for low, high in spans:
-        if low is None and high is None:
-            return "always"
         below, above = (f"{low:,.0f} < " if low else ""), (f" < {high:,.0f}" if high else "")
-        said.append(f"n > {low:,.0f}" if low and not high else f"{below}n{above}")
+        said.append(f"{below}n{above}" if high else f"n > {low:,.0f}")
     return ", ".join(said) or "never"
 
 
@@ -154,7 +149,7 @@ def read_cost(part: Numbers, settings: Numbers) -> Iterator[str]:
         if crossings:
             said = show_list(f"than {name_kind(cross['other'])} {_say_crossing(cross, part)}" for cross in crossings)
             yield f"{name}, self-attention is cheaper {said}."
-        if any(_is_sparse(part["rows"], cross) for cross in crossings):
+        if any(_list_few(part["rows"], cross) is not None for cross in crossings):
             yield "Those are too few lengths to say anything of others."
     yield from _read_memory(part, batch)
     if part["skipped"]:
@@ -194,9 +189,8 @@ def _read_growth(fits: Sequence[Numbers]) -> Iterator[str]:
 
 def _say_crossing(cross: Numbers, part: Numbers) -> str:
     """Where self-attention is the cheaper, in words; the table has it in signs."""
-    if _is_sparse(part["rows"], cross):
-        gaps = _compare_at(part["rows"], cross).items()
-        return show_list(f"{'at' if gap < 0 else 'not at'} n = {n:,}" for n, gap in gaps) or "at no common length"
+    if (few := _list_few(part["rows"], cross)) is not None:
+        return show_list(f"{'at' if gap < 0 else 'not at'} n = {n:,}" for n, gap in few) or "at no common length"
     return show_list(_say_span(*span) for span in cross["spans"]) or "at no length"
 
 
@@ -208,14 +202,14 @@ def _say_span(low: float | None, high: float | None) -> str:
 
 def _read_memory(part: Numbers, batch: int) -> Iterator[str]:
     rows = take(part["rows"], batch=batch, **{"pass": "training"})
-    if rows:
-        n = _find_longest(rows)
-        at = sorted(take(rows, n=n), key=lambda row: int(row["bytes"]))
-        yield f"At n = {n:,} training keeps, between operators,"
-        yield f"{show_list(name_each(at, lambda row: show_bytes(row['bytes'])))};"
-        yield "what a kernel takes and gives back within one call is not in it on a CPU, and may be more."
-    fits = take(part["fits"], of="bytes", kind="attention", batch=batch)
-    if rows and fits:
+    if not rows:
+        return
+    n = _find_longest(rows)
+    at = sorted(take(rows, n=n), key=lambda row: int(row["bytes"]))
+    yield f"At n = {n:,} training keeps, between operators,"
+    yield f"{show_list(name_each(at, lambda row: show_bytes(row['bytes'])))};"
+    yield "what a kernel takes and gives back within one call is not in it on a CPU, and may be more."
+    if fits := take(part["fits"], of="bytes", kind="attention", batch=batch):
         power = max(fit["exponent"] for fit in fits)
         kept = "no n × n weights are kept" if power < 1.5 else "n × n weights are kept"
         yield f"Self-attention's memory grows as n^{power:.2f}: {kept}."
@@ -261,11 +255,7 @@ def _show_ticks(count: float) -> str:
 
 
 COST = Part(
-    "cost",
-    title="Time and memory",
-    nature="timed",
-    share=35,
-    quick_share=14,
+    "cost", title="Time and memory", nature="timed", share=35, quick_share=14,
     measure=measure_cost,
     lists={
         "rows": "kind n# batch# pass seconds# low# high# bytes#",
@@ -277,4 +267,4 @@ COST = Part(
     list_rows=list_rows,
     read=read_cost,
     pictures=(draw_seconds, draw_memory),
-)
+)  # fmt: skip

@@ -45,11 +45,7 @@ COURSES = {
 
 
 class PlaneConvolution(nn.Module):
-    """A convolution of 3×3 over tokens that lie in a square, row by row.
-
-    >>> PlaneConvolution(width=8)(torch.ones(2, 16, 8)).shape
-    torch.Size([2, 16, 8])
-    """
+    """A convolution of 3×3 over tokens that lie in a square, row by row."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -61,11 +57,7 @@ class PlaneConvolution(nn.Module):
 
 
 def make_viewer(kind: Kind, dims: Dimensions, depth: int) -> Reader:
-    """Tells digits apart by blocks of one kind over 16 patches of 2×2 pixels, with learned positions, and their mean.
-
-    >>> make_viewer(ATTENTION, Dimensions(width=8), depth=1)(torch.ones(3, 16, 4)).shape
-    torch.Size([3, 10])
-    """
+    """Tells digits apart by blocks of one kind over 16 patches of 2×2 pixels with learned positions, and their mean."""
     width = dims.width
     embedding, position = nn.Linear(PATCH**2, width), LearnedPositionalEncoding(width, max_len=GRID**2)
     mixers = (PlaneConvolution(width) if kind.name == CONV.name else kind.build(dims) for _ in range(depth))
@@ -86,28 +78,17 @@ def load_images() -> tuple[Float[Tensor, "images 16 4"], Int[Tensor, " images"]]
 
 
 def order_images(labels: Int[Tensor, " images"], generator: torch.Generator) -> Int[Tensor, " images"]:
-    """An order drawn at random, in which every beginning has its share of every class.
-
-    >>> order = order_images(torch.tensor([0, 0, 0, 0, 1, 1]), torch.Generator().manual_seed(0))
-    >>> sorted(torch.tensor([0, 0, 0, 0, 1, 1])[order[:3]].tolist())
-    [0, 0, 1]
-    """
+    """An order drawn at random, in which every beginning has its share of every class."""
     drawn = torch.randperm(len(labels), generator=generator)
-    place = torch.empty(len(labels), dtype=torch.float64)
-    for label in labels.unique():
-        members = drawn[labels[drawn] == label]
-        # its members evenly from 0 to 1
-        place[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
+    # the members of each class evenly from 0 to 1
+    classes = functional.one_hot(labels[drawn]).double()
+    place = ((classes.cumsum(0) - 0.5) / classes.sum(0))[classes.bool()]
     # what comes in the same place comes in the order it was drawn in
-    return drawn[place[drawn].argsort(stable=True)]
+    return drawn[place.argsort(stable=True)]
 
 
 def match_viewer(kind: Kind, dims: Dimensions, depth: int) -> Dimensions:
-    """The width of the model with about as many parameters as attention has, no wider than twice `dims.width`.
-
-    >>> match_viewer(CONV, Dimensions(width=32), 2).width
-    25
-    """
+    """The width of the model with about as many parameters as attention has, no wider than twice `dims.width`."""
     wanted = count_viewer(ATTENTION, dims, depth)
     widths = range(dims.heads, 2 * dims.width + 1, 1 if kind.name == CONV.name else dims.heads)
     sizes = [replace(dims, width=width) for width in widths]
@@ -122,17 +103,13 @@ def count_viewer(kind: Kind, dims: Dimensions, depth: int) -> int:
 def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
     """How many digits each tells right that it has not learned from, by how many it has.
 
-    Both have as many layers and about as many parameters, and learn by the same recipe. A seed draws the first weights
-    and the images, of which the fewer are always among the more; the test is the same however many there are to learn.
+    Of the images that a seed draws the fewer are always among the more; the test is the same however many there are.
     """
     course = COURSES[settings.is_quick]
     images, labels = load_images()
-    dims = replace(settings.dims, width=-(-course.width // settings.dims.heads) * settings.dims.heads)
-    sizes = {
-        name: match_viewer(kind, dims, course.depth)
-        for name, kind in kinds.items()
-        if name in (CONV.name, ATTENTION.name)
-    }
+    dims = settings.dims.widen(course.width)
+    compared = {name: kind for name, kind in kinds.items() if name in (CONV.name, ATTENTION.name)}
+    sizes = {name: match_viewer(kind, dims, course.depth) for name, kind in compared.items()}
 
     def learn(trial: Row, generator: torch.Generator, advance: Advance) -> dict[str, list[Row]]:
         name, order = trial["kind"], order_images(labels, generator)
@@ -165,15 +142,16 @@ def measure_digits(settings: Settings, advance: Advance, kinds: Mapping[str, Kin
 
 def list_digits(part: Numbers, settings: Numbers) -> Iterator[Listing]:
     """What each tells right, by how many images it has learned from."""
-    sizes = sorted({row["images"] for row in part["rows"]})
+    sizes, seeds = sorted(group(part["rows"], "images")), len(group(part["rows"], "seed"))
     rows = tuple(
         (name_kind(kind), *(show_share(average(take(own, images=size))) for size in sizes))
         for kind, own in group(part["rows"], "kind").items()
     )
-    seeds = len({row["seed"] for row in part["rows"]})
     note = f"Right on images that were not learned from; mean over {seeds} seed{'s' if seeds != 1 else ''}."
-    columns = ("layer", *(f"{size:,} images" for size in sizes))
-    title = "Digits by how many images there are to learn from"
+    columns, title = (
+        ("layer", *(f"{size:,} images" for size in sizes)),
+        "Digits by how many images there are to learn from",
+    )
     yield Listing(title, columns, rows, " ".join([note, *tell_skipped(part)]))
 
 
@@ -227,14 +205,10 @@ def draw_digits(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 DIGITS = Part(
-    "digits",
-    title="How many images it takes",
-    nature="learned",
-    share=12,
-    quick_share=12,
+    "digits", title="How many images it takes", nature="learned", share=12, quick_share=12,
     measure=measure_digits,
     lists={"rows": "kind images# accuracy# count# seed"},
     tables=list_digits,
     read=read_digits,
     pictures=(draw_digits,),
-)
+)  # fmt: skip

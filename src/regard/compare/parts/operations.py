@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,18 +17,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.curves import fit_power
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import (
-    COUNTS,
-    choose_sizes,
-    name_each,
-    name_kind,
-    show_list,
-    show_powers,
-    show_scaled,
-    show_share,
-)
+from regard.compare.report.cells import name_each, name_kind, show_count, show_list, show_powers, show_share
 from regard.compare.report.figures import Sheet, look_up, part_laws, size_mark
-from regard.compare.rows import Numbers, group, take
+from regard.compare.rows import Numbers, choose_sizes, group, take
 from regard.compare.settings import Advance, Dimensions, Settings
 from regard.core import RegardError
 
@@ -59,14 +49,13 @@ class Count:
 
 @torch.no_grad()
 def count_operations(layer: nn.Module, rows: Tensor) -> Count:
-    """The operations of the layer on these rows, counted while it runs.
+    """The products of the layer on these rows, counted while it runs; attention by torch's kernels meets all pairs.
 
     >>> count_operations(KINDS["attention"].build(Dimensions(width=8, heads=2)), torch.ones(1, 5, 8))
     Count(whole=3360, mixing=800)
 
-    Only products count, as torch counts them, not sums or exponentials. What a linear layer does is done to each token
-    by itself, and is not in `mixing`; all the rest is, so that a recurrence is taken whole, as in the textbooks.
-    Attention by torch's kernels counts all pairs, masked or not: they meet all.
+    What a linear layer does is done to each token by itself, and is not in `mixing`; all the rest is, so that a
+    recurrence is taken whole, as in the textbooks.
     """
     counter = FlopCounterMode(display=False, custom_mapping=MISSING)
     # the guard is around the counter, so that it sees what the counter takes apart
@@ -112,8 +101,7 @@ def measure_operations(settings: Settings, advance: Advance, kinds: Mapping[str,
 
 def _count(kind: Kind, dims: Dimensions, n: int) -> dict[str, Any]:
     found = count_operations(build(kind, dims), torch.zeros(1, n, dims.width))
-    formula = kind.mixing(dims, n) if kind.mixing else None
-    return {"operations": found.whole, "mixing": found.mixing, "formula": formula}
+    return {"operations": found.whole, "mixing": found.mixing, "formula": kind.mixing and kind.mixing(dims, n)}
 
 
 def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[str, Any]:
@@ -133,13 +121,12 @@ def _fit(kind: Kind, rows: list[dict[str, Any]], of: str, column: str) -> dict[s
 
 def list_columns(part: Numbers) -> Iterator[Column]:
     """The products in which tokens meet, which are what the textbooks count."""
-    cells = {}
-    for kind, fits in group(part["fits"], "kind").items():
-        fit = next((fit for fit in fits if fit["of"] == "mixing"), fits[0])
+    cells, fits = {}, take(part["fits"], of="mixing")
+    for fit in fits:
+        kind = fit["kind"]
         book = KINDS[kind].textbook[0] if kind in KINDS else show_powers(fit["textbook"], digits=0)
-        whole = "" if fit["of"] == "mixing" else " (whole layer)"
-        cells[kind] = f"O({book})\n{show_powers(fit['exponents'])}{whole}"
-    kernels = [fit for fit in take(part["fits"], of="mixing") if "k" in fit["exponents"]]
+        cells[kind] = f"O({book})\n{show_powers(fit['exponents'])}"
+    kernels = [fit for fit in fits if "k" in fit["exponents"]]
     grows = show_list(name_each(kernels, lambda fit: f"(k^{fit['exponents']['k']:.2f})"))
     claim = f"the operations that grow with the kernel are those of {grows}" if grows else ""
     yield Column("operations", cells, claim=claim)
@@ -147,7 +134,7 @@ def list_columns(part: Numbers) -> Iterator[Column]:
 
 def read_operations(part: Numbers, settings: Numbers) -> Iterator[str]:
     """What grows how, and whether that is what the textbooks say."""
-    fits = take(part["fits"], of="mixing") or part["fits"]
+    fits = take(part["fits"], of="mixing")
     yield "Counted is what the textbooks count: of attention the products in which tokens meet, of the others all of"
     yield f"them. They grow as follows: {'; '.join(name_each(fits, lambda fit: show_powers(fit['exponents'])))}."
     # where there was one width or one kernel, there is no exponent of it
@@ -173,10 +160,9 @@ def read_operations(part: Numbers, settings: Numbers) -> Iterator[str]:
 
 def _read_projections(part: Numbers, settings: Numbers) -> Iterator[str]:
     """What self-attention does besides, and what that does to where it is the cheapest."""
-    rows = choose_sizes(take(part["rows"], kind="attention"), settings)
-    if not rows:
+    row = min(choose_sizes(take(part["rows"], kind="attention"), settings), key=lambda row: int(row["n"]), default=None)
+    if row is None:
         return
-    row = min(rows, key=lambda row: int(row["n"]))
     n, d, rest = row["n"], row["d"], row["operations"] - row["mixing"]
     yield f"The textbooks leave out the projections of self-attention: {rest:,} more operations at n = {n}, d = {d}"
     yield f"({rest / (n * d * d):.3g}·n·d²), {show_share(rest / row['operations'])} of the layer."
@@ -211,7 +197,7 @@ def draw_operations(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
             if "n" in fit.get("exponents", {}):
                 ends.append((y[-1], f"n^{fit['exponents']['n']:.2f}", look_up(kind)[0]))
         sheet.name(axes, f"{title} ({sizes})", "n, tokens", "operations")
-        sheet.scale(axes, [row["n"] for row in rows], partial(show_scaled, units=COUNTS))
+        sheet.scale(axes, [row["n"] for row in rows], show_count)
         if ends:
             _note_ends(axes, ends)
     sheet.explain()
@@ -227,14 +213,10 @@ def _note_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
 
 
 OPERATIONS = Part(
-    "operations",
-    title="Operations",
-    counts="operations",
-    share=3,
-    quick_share=15,
+    "operations", title="Operations", counts="operations", share=3, quick_share=15,
     measure=measure_operations,
     lists={"rows": "kind n# d# k? operations# mixing# formula?", "fits": "kind of exponents intervals textbook points"},
     columns=list_columns,
     read=read_operations,
     pictures=(draw_operations,),
-)
+)  # fmt: skip

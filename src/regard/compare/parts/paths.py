@@ -17,9 +17,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.sight import draw_rows, find_dependence
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import NOTHING, choose_sizes, name_kind, show_list
+from regard.compare.report.cells import NOTHING, name_kind, show_list
 from regard.compare.report.figures import Sheet, look_up, size_mark
-from regard.compare.rows import Numbers, group, take
+from regard.compare.rows import Numbers, choose_sizes, group, take
 from regard.compare.settings import Advance, Dimensions, Settings
 from regard.core import RegardError
 
@@ -41,35 +41,33 @@ def find_path(kind: Kind, dims: Dimensions, n: int) -> int | None:
     None: it never does.
     """
     rows = draw_rows(build(kind, dims).double(), n, dims.width, torch.float64, "cpu")
-    rows[:, 0] = float("nan")
     if kind.is_recurrent:
         layer = build(kind, dims).double()
         if not hasattr(layer, "walk"):
             raise RegardError(
                 f"kind {kind.name!r} is recurrent: its layer needs walk(rows), the state after each step."
             )
-        first = _list_reached(layer, rows)
-        rows = rows.nan_to_num()
-        rows[:, -1] = float("nan")
-        last = _list_reached(layer, rows)
+        first, last = (_list_reached(layer, rows, token) for token in (0, -1))
         # from the step that reads the first token to the one that reads the last, if its state still knows of the first
         end = last.index(True) if True in last else None
         return end - first.index(True) + 1 if end is not None and first[end] else None
-    length, seen = 0, set[bytes]()
-    while True:
-        rows, length = build(kind, dims).double()(rows).tanh(), length + 1
-        reached = rows[0].isnan().any(-1)
+    rows[:, 0] = float("nan")
+    reached, seen = b"", set[bytes]()
+    # where it has been before it will go in circles
+    while reached not in seen:
+        seen.add(reached)
+        rows = build(kind, dims).double()(rows).tanh()
+        reached = bytes(rows[0].isnan().any(-1).tolist())
         if reached[-1]:
-            return length
-        if (here := bytes(reached.tolist())) in seen:
-            # where it has been before it will go in circles
-            return None
-        seen.add(here)
+            return len(seen)
+    return None
 
 
-def _list_reached(layer: nn.Module, rows: Tensor) -> list[bool]:
-    """Whether NaN has come to the state after each step."""
-    return [bool(state.isnan().any()) for state in layer.walk(rows)]  # type: ignore[operator]
+def _list_reached(layer: nn.Module, rows: Tensor, token: int) -> list[bool]:
+    """Whether NaN in a token has come to the state after each step."""
+    poisoned = rows.clone()
+    poisoned[:, token] = float("nan")
+    return [bool(state.isnan().any()) for state in layer.walk(poisoned)]  # type: ignore[operator]
 
 
 def measure_paths(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
@@ -118,10 +116,8 @@ def list_columns(part: Numbers) -> Iterator[Column]:
     cells = {}
     for kind, rows in group(part["rows"], "kind").items():
         right = sum(row["length"] == row["formula"] for row in rows)
-        book, formula = (
-            (f"O({KINDS[kind].textbook[2]})", KINDS[kind].path_text) if kind in KINDS else (NOTHING, "formula")
-        )
-        cells[kind] = f"{book}\n{formula}: {right} of {len(rows)}"
+        book = f"O({KINDS[kind].textbook[2]})\n{KINDS[kind].path_text}" if kind in KINDS else f"{NOTHING}\nformula"
+        cells[kind] = f"{book}: {right} of {len(rows)}"
     yield Column("longest path", cells, clause=", and how many paths are exactly as long as that")
 
 
@@ -132,11 +128,10 @@ def read_paths(part: Numbers, settings: Numbers) -> Iterator[str]:
     yield "How many layers, of a recurrence how many steps, until the last output depends on the first input; read off"
     yield "the boolean Jacobian of the running stack."
     first = ""
-    if wrong:
-        row = wrong[0]
-        size = f"n = {row['n']}" + (f", k = {row['k']}" if row["k"] is not None else "")
+    for row in wrong[:1]:
+        kernel = "" if row["k"] is None else f", k = {row['k']}"
         found = "none" if row["length"] is None else row["length"]
-        first = f"; {name_kind(row['kind'])} at {size} is not: {found}, not {row['formula']}"
+        first = f"; {name_kind(row['kind'])} at n = {row['n']}{kernel} is not: {found}, not {row['formula']}"
     yield f"{len(rows) - len(wrong)} of {len(rows)} lengths are exactly the formula's{first}."
     chosen = choose_sizes(rows, settings)
     n = max((row["n"] for row in chosen), default=0)
@@ -207,14 +202,10 @@ def draw_maps(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 PATHS = Part(
-    "paths",
-    title="Longest path",
-    counts="longest paths",
-    share=2,
-    quick_share=3,
+    "paths", title="Longest path", counts="longest paths", share=2, quick_share=3,
     measure=measure_paths,
     lists={"rows": "kind d# k? n# length? formula#", "maps": "kind layers# seen"},
     columns=list_columns,
     read=read_paths,
     pictures=(draw_paths, draw_maps),
-)
+)  # fmt: skip

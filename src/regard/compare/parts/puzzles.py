@@ -12,16 +12,7 @@ import torch
 from regard.compare.meters.learning import Recipe
 from regard.compare.meters.puzzles import Course, Puzzle, measure_course
 from regard.compare.part import Listing, Part
-from regard.compare.report.cells import (
-    NOTHING,
-    average,
-    bound_error,
-    name_kind,
-    show_list,
-    show_number,
-    show_share,
-    tell_skipped,
-)
+from regard.compare.report.cells import NOTHING, average, bound_error, name_kind, show_list, show_share, tell_skipped
 from regard.compare.report.figures import Sheet, average_by, look_up
 from regard.compare.rows import Numbers, group, take
 
@@ -62,22 +53,25 @@ def list_distances(name: str, title: str, part: Numbers, settings: Numbers) -> I
                 # halves go up, as one learns it at school
                 numbers = (NOTHING if isnan(share) else str(int(100 * share + 0.5)) for share in shares)
                 reach = part["reach"][kind]
-                label = name_kind(kind) + ("" if placed else ", no position")
-                filled.append((label, "all" if reach is None else show_number(reach), *numbers))
+                label = _name_model(kind, placed)
+                filled.append((label, "all" if reach is None else f"{reach:,}", *numbers))
     note = f"Percent right at each distance; by guessing {100 * part['chance']:.3g}. Reach: from the boolean Jacobian."
     columns = ("layer", "reach", *map(str, distances))
     yield Listing(title, columns, tuple(filled), " ".join([note, *tell_skipped(part)]))
     edges = tuple(
-        (_name_edge(edge), show_number(edge["reach"]), show_share(edge["within"]), show_share(edge["beyond"]))
+        (_name_edge(edge), f"{edge['reach']:,}", show_share(edge["within"]), show_share(edge["beyond"]))
         for edge in part["edges"]
     )
-    note = f"By guessing {show_share(part['chance'])}."
-    yield Listing(f"{name} at the edge", ("layer", "reach", "at it", "one beyond"), edges, note)
+    columns, note = ("layer", "reach", "at it", "one beyond"), f"By guessing {show_share(part['chance'])}."
+    yield Listing(f"{name} at the edge", columns, edges, note)
+
+
+def _name_model(kind: str, has_position: bool, k: int | None = None) -> str:
+    return name_kind(kind) + ("" if k is None else f", k = {k}") + ("" if has_position else ", no position")
 
 
 def _name_edge(edge: Numbers) -> str:
-    kernel = "" if edge["k"] is None else f", k = {edge['k']}"
-    return name_kind(edge["kind"]) + kernel + ("" if edge["has_position"] else ", no position")
+    return _name_model(edge["kind"], edge["has_position"], edge["k"])
 
 
 def read_recall(part: Numbers, settings: Numbers) -> Iterator[str]:
@@ -91,8 +85,7 @@ def read_recall(part: Numbers, settings: Numbers) -> Iterator[str]:
         share, reach = average(take(rows, distance=far)), part["reach"][kind]
         if isnan(share):
             continue
-        name = name_kind(kind)
-        name = name[0].upper() + name[1:]
+        name = name_kind(kind)[0].upper() + name_kind(kind)[1:]
         if reach is not None and reach < far:
             beyond = [row for row in rows if row["distance"] > reach]
             outside, inside = average(beyond), average(row for row in rows if row["distance"] <= reach)
@@ -111,27 +104,21 @@ def read_recall(part: Numbers, settings: Numbers) -> Iterator[str]:
 
 def _describe_models(part: Numbers) -> str:
     """What was trained."""
-    layers = f"{part['depth']} layer{'s' if part['depth'] != 1 else ''}"
-    text = f"Models of {layers} of width {part['settings']['width']} read {part['length']} tokens and learn for at most"
-    return f"{text} {part['settings']['steps']} steps, one model for all distances."
-
-
-def _find_middle(chance: float) -> float:
-    """Half way from guessing to knowing: what is above it counts as learned."""
-    return (1 + chance) / 2
+    layers, used = f"{part['depth']} layer{'s' if part['depth'] != 1 else ''}", part["settings"]
+    read = f"Models of {layers} of width {used['width']} read {part['length']} tokens"
+    return f"{read} and learn for at most {used['steps']} steps, one model for all distances."
 
 
 def _read_edges(part: Numbers) -> Iterator[str]:
     """Whether the last distance that a model reaches is where it stops to know; and what was left out."""
     edges, chance = part["edges"], part["chance"]
-    other = [edge for edge in edges if edge["within"] <= _find_middle(chance) or edge["beyond"] > chance + 0.05]
+    other = [edge for edge in edges if edge["within"] <= (1 + chance) / 2 or edge["beyond"] > chance + 0.05]
+    first = ""
+    for edge in other[:1]:
+        first = f"; {_name_edge(edge)}, does not ({show_share(edge['within'])}, then {show_share(edge['beyond'])})"
     if edges:
-        text = f"Of {len(edges)} models that do not reach all, {len(edges) - len(other)} are right at the last distance"
-        text += " they reach and guess one place beyond it"
-        for edge in other[:1]:
-            shares = f"{show_share(edge['within'])}, then {show_share(edge['beyond'])}"
-            text += f"; {_name_edge(edge)}, does not ({shares})"
-        yield f"{text}."
+        yield f"Of {len(edges)} models that do not reach all, {len(edges) - len(other)} are right at the last distance"
+        yield f"they reach and guess one place beyond it{first}."
     yield from tell_skipped(part)
 
 
@@ -145,7 +132,8 @@ def _take_reached(part: Numbers, kind: str, has_position: bool) -> list[Numbers]
 def read_order(part: Numbers, settings: Numbers) -> Iterator[str]:
     """Who learns the order with positions, and who without."""
     chance, found = part["chance"], dict[tuple[bool | None, ...], list[str]]()
-    middle = _find_middle(chance)
+    # half way from guessing to knowing
+    middle = (1 + chance) / 2
     for kind in group(part["rows"], "kind"):
         shares = {how: average(_take_reached(part, kind, how == "with")) for how in ("with", "without")}
         knows = tuple(None if isnan(share) else share > middle for share in shares.values())
@@ -217,26 +205,18 @@ def draw_order(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
 
 
 RECALL = Part(
-    "recall",
-    title="Recall from far away",
-    nature="learned",
-    share=32,
-    quick_share=45,
+    "recall", title="Recall from far away", nature="learned", share=32, quick_share=45,
     measure=partial(measure_course, RECALLS),
     lists={"rows": "kind has_position distance# accuracy# count# seed"},
     facts={"chance": int | float, "reach": Mapping},
     tables=partial(list_distances, "Recall", "Recall by distance"),
     read=read_recall,
     pictures=(draw_recall,),
-)
+)  # fmt: skip
 ORDER = replace(
-    RECALL,
-    name="order",
-    title="Order",
-    share=13,
-    quick_share=8,
+    RECALL, name="order", title="Order", share=13, quick_share=8,
     measure=partial(measure_course, ORDERS),
     tables=partial(list_distances, "Order", "Order, a b c or c b a, by distance"),
     read=read_order,
     pictures=(draw_order,),
-)
+)  # fmt: skip

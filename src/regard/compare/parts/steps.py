@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from regard.compare.kinds import KINDS, Kind
 from regard.compare.meters.curves import fit_power
 from regard.compare.meters.sizes import Lengths, build, count_sizes
 from regard.compare.part import Column, Part
-from regard.compare.report.cells import COUNTS, choose_sizes, name_each, name_kind, show_list, show_scaled
+from regard.compare.report.cells import name_each, name_kind, show_count, show_list
 from regard.compare.report.figures import Sheet, part_laws, size_mark
-from regard.compare.rows import Numbers, group
+from regard.compare.rows import Numbers, choose_sizes, group
 from regard.compare.settings import Advance, Dimensions, Settings
 
 # not all powers of two, so that a step at one shows
@@ -40,12 +39,11 @@ def find_chain(layer: nn.Module, rows: Tensor) -> int:
     A chain begins at the rows: what is made of parameters alone could be ready before. Each of torch's operators is one
     step, whatever happens in it; a view is none. What passes through a number of Python's is not followed.
     """
-    trace = _Trace()
-    with trace:
+    with _Trace() as trace:
         # the rows themselves count as 1
         trace.write(rows, 1)
         layer(rows)
-    return trace.longest
+    return int(trace.longest)
 
 
 class _Trace(TorchDispatchMode):
@@ -64,8 +62,9 @@ class _Trace(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         read, written = [], []
-        for argument, value in _pair(func, args, kwargs):
-            tensors = [x for x in tree_leaves(value) if isinstance(x, Tensor)]
+        schema = {argument.name: argument for argument in func._schema.arguments}
+        for key, value in {**dict(zip(schema, args, strict=False)), **kwargs}.items():
+            argument, tensors = schema[key], [x for x in tree_leaves(value) if isinstance(x, Tensor)]
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             if is_written:
                 written += tensors
@@ -106,13 +105,6 @@ def _look(shadow: Tensor, x: Tensor) -> Tensor:
     item = x.element_size()
     strides = *(item * stride for stride in x.stride()), 1
     return shadow.as_strided((*x.shape, item), strides, item * x.storage_offset())
-
-
-def _pair(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
-    """Each argument of the operator's schema with what is given for it."""
-    named = {argument.name: argument for argument in func._schema.arguments}
-    yield from zip(func._schema.arguments, args, strict=False)
-    yield from ((named[name], value) for name, value in kwargs.items())
 
 
 def measure_steps(settings: Settings, advance: Advance, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
@@ -170,10 +162,9 @@ def read_steps(part: Numbers, settings: Numbers) -> Iterator[str]:
     else:
         # a window has one law from where it is cut into tiles
         starts = {fit["kind"]: fit.get("from", 0) for fit in fits}
-        count = sum(row["n"] >= starts.get(row["kind"], 0) for row in part["rows"])
-        short = len(part["rows"]) - count
+        short = sum(row["n"] < starts.get(row["kind"], 0) for row in part["rows"])
         windows = f", and {short} of windows in sequences too short to be cut into tiles" if short else ""
-        yield f"Each is exact for all that was traced ({count} graphs{windows})."
+        yield f"Each is exact for all that was traced ({len(part['rows']) - short} graphs{windows})."
     other = [fit for fit in fits if fit["order"] != fit["textbook"]]
     if said := show_list(name_each(other, lambda fit: f"O({fit['order']}), not O({fit['textbook']})")):
         yield f"It is not what the textbooks say of {said}."
@@ -206,19 +197,15 @@ def draw_steps(sheet: Sheet, part: Numbers, settings: Numbers) -> None:
         x, y = part_laws([row["n"] for row in own], [row["chain"] for row in own], fits.get(kind, {}))
         sheet.plot(axes, kind, x, y, label, markersize=size_mark(number))
     sheet.name(axes, "operations that wait for one another", "n, tokens", "longest chain")
-    sheet.scale(axes, [row["n"] for row in rows], partial(show_scaled, units=COUNTS))
+    sheet.scale(axes, [row["n"] for row in rows], show_count)
     sheet.explain(columns=3)
 
 
 STEPS = Part(
-    "steps",
-    title="Sequential steps",
-    counts="sequential steps",
-    share=3,
-    quick_share=3,
+    "steps", title="Sequential steps", counts="sequential steps", share=3, quick_share=3,
     measure=measure_steps,
     lists={"rows": "kind d# k? n# chain#", "fits": "kind per_token# constant# is_exact order textbook"},
     columns=list_columns,
     read=read_steps,
     pictures=(draw_steps,),
-)
+)  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from regard.compare.kinds import KINDS
@@ -13,20 +14,6 @@ from regard.engine.call import show_bytes
 # where there is no number
 NOTHING = "–"
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "µs"}
-COUNTS = {1e9: "G", 1e6: "M", 1e3: "k", 1: ""}
-
-
-def choose_sizes(rows: Sequence[Numbers], settings: Numbers) -> list[Numbers]:
-    """The rows of one width and, where there are kernels, of one kernel: those of the settings, else the middle one.
-
-    >>> choose_sizes([{"d": d, "k": None} for d in (8, 16, 32)], {"dims": {"width": 99}})
-    [{'d': 16, 'k': None}]
-    """
-    chosen = {}
-    for axis, name in (("d", "width"), ("k", "kernel")):
-        known, wanted = sorted({row[axis] for row in rows} - {None}), (settings.get("dims") or {}).get(name)
-        chosen[axis] = {None, wanted if wanted in known else known[len(known) // 2] if known else None}
-    return [row for row in rows if all(row[axis] in some for axis, some in chosen.items())]
 
 
 def average(rows: Iterable[Numbers]) -> float:
@@ -50,19 +37,12 @@ def bound_error(share: float, count: int, times: float = 3.0) -> float:
 
 
 def name_kind(name: str) -> str:
-    """
-    >>> name_kind("rnn"), name_kind("mine")
-    ('plain RNN', 'mine')
-    """
+    """As a report calls it; a kind that is not of `KINDS` goes by its name."""
     return KINDS[name].label if name in KINDS else name
 
 
 def name_each(rows: Iterable[Numbers], tell: Callable[[Numbers], str]) -> list[str]:
-    """The kind of each row, and what is told of it.
-
-    >>> name_each([{"kind": "rnn", "n": 8}], lambda row: f"at {row['n']}")
-    ['plain RNN at 8']
-    """
+    """The kind of each row, and what is told of it."""
     return [f"{name_kind(row['kind'])} {tell(row)}" for row in rows]
 
 
@@ -76,13 +56,16 @@ def show_list(words: Iterable[str]) -> str:
 
 
 def show_scaled(value: float, units: Mapping[float, str] = UNITS) -> str:
-    """A number in the largest unit that it has one of.
+    """A number, of seconds or what the units say, in the largest unit that it has one of.
 
-    >>> show_scaled(0.00123), show_scaled(2.5), show_scaled(4e-6), show_scaled(2e6, COUNTS), show_scaled(500, COUNTS)
+    >>> show_scaled(0.00123), show_scaled(2.5), show_scaled(4e-6), show_count(2e6), show_count(500)
     ('1.23 ms', '2.5 s', '4 µs', '2 M', '500')
     """
     size = next((size for size in units if value >= size), min(units))
     return f"{value / size:.3g} {units[size]}".rstrip()
+
+
+show_count = partial(show_scaled, units={1e9: "G", 1e6: "M", 1e3: "k", 1: ""})
 
 
 def show_share(share: float) -> str:

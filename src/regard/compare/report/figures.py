@@ -80,9 +80,8 @@ class Sheet:
 
     def note(self, axes: Any, text: str, place: tuple[float, float], transform: Any, ha: str = "left") -> None:
         """A small text beside a line."""
-        offset = (4 if ha == "left" else -4, 3)
-        how = {"fontsize": 8, "color": self.theme.quiet, "ha": ha}
-        axes.annotate(text, place, xycoords=transform, xytext=offset, textcoords="offset points", **how)
+        how = {"xytext": (4 if ha == "left" else -4, 3), "textcoords": "offset points", "fontsize": 8, "ha": ha}
+        axes.annotate(text, place, xycoords=transform, color=self.theme.quiet, **how)
 
     def scale(self, axes: Any, x: Sequence[float], show: Callable[[float], str] | None = None, base: int = 10) -> None:
         """Logarithmic axes over lines behind the data: the values of x, as many as there is room for, and those of y as
@@ -93,8 +92,7 @@ class Sheet:
         axes.grid(color=self.theme.line, linewidth=0.8)
         axes.set_axisbelow(True)
         if not x:
-            self.leave_empty(axes)
-            return
+            return self.leave_empty(axes)
         if show is not None:
             axes.set_yscale("log", base=base)
             low, high = axes.get_ylim()
@@ -163,12 +161,11 @@ def thin(values: list[float], gap: float = 0.09) -> list[float]:
     >>> thin([32, 64, 128, 1024, 1280, 1536])
     [32, 64, 128, 1024, 1536]
     """
-    room = gap * math.log(values[-1] / values[0])
-    kept: list[float] = []
+    kept = [values[-1]]
     for value in reversed(values):
-        if not kept or math.log(kept[-1] / value) >= room:
-            kept.append(value)
-    return kept[::-1]
+        if value < kept[0] and math.log(kept[0] / value) >= gap * math.log(values[-1] / values[0]):
+            kept.insert(0, value)
+    return kept
 
 
 def average_by(rows: Sequence[Numbers], axis: str) -> tuple[list[int], list[float]]:

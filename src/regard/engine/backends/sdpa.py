@@ -42,7 +42,7 @@ def refuse(call: Call) -> str | None:
     if s.dtype in HALF and not call.score.keeps_range:
         # e^12 is no float16, and what a matrix makes of a row has no bound either
         return f"torch's kernels would round what {type(call.score).__name__} makes of rows to half precision."
-    if not isinstance(call.weigh, Softmax):
+    if type(call.weigh) is not Softmax:
         return f"{type(call.weigh).__name__} is not softmax."
     if call.weigh.sink is not None:
         return "torch's kernels have no sink."

@@ -36,7 +36,7 @@ def refuse(call: Call) -> str | None:
     """Why the weights cannot be recomputed from query and key alone, or None."""
     if not call.score.is_dot:
         return _NO_DOT.format(type(call.score).__name__)
-    if not isinstance(call.weigh, Softmax):
+    if type(call.weigh) is not Softmax:
         return f"not kept: {type(call.weigh).__name__} is not softmax"
     if call.bias is not None:
         return f"not kept: {type(call.bias).__name__} adds to the scores"

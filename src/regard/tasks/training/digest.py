@@ -14,6 +14,8 @@ from regard.data.subset import Subset
 
 # what stands before a digest of the bytes of data; those of earlier versions are of its printed form, and have nothing
 VERSION = "2:"
+# sequences that are nothing but their items
+PLAIN = (list, tuple, str, range)
 
 
 def digest_data(*parts: Any) -> str:
@@ -49,18 +51,28 @@ def _feed(digest: Any, value: Any) -> None:
         _add(digest, "float", struct.pack("<d", value))
     elif isinstance(value, str):
         _add(digest, "str", value.encode(errors="surrogatepass"))
-    elif isinstance(value, bytes | bytearray | memoryview):
-        _add(digest, "bytes", bytes(value))
-    elif is_dataclass(value):
+    elif isinstance(value, bytes | bytearray):
+        _add(digest, "bytes", value)
+    elif is_dataclass(value) and not isinstance(value, type):
         _add(digest, "fields", type(value).__name__.encode())
         _feed(digest, [getattr(value, one.name) for one in fields(value)])
+        if isinstance(value, Sequence):
+            # fields may but name what it has, as files
+            _feed_sequence(digest, value)
     elif isinstance(value, Mapping):
         _add(digest, "mapping", str(len(value)).encode())
         for key in sorted(value, key=repr):
             _feed(digest, (key, value[key]))
     elif isinstance(value, Subset) and value.is_whole:
-        _feed(digest, ["whole", value.source, value.numbers])
-    elif isinstance(value, Sequence):
+        if isinstance(value.source, Sequence) and not (is_dataclass(value.source) or type(value.source) in PLAIN):
+            # a graph is more than its nodes
+            raise RegardError(
+                f"data is parts of one {type(value.source).__name__}, of which there is no digest: make it a dataclass,"
+                " whose fields say all of it."
+            )
+        _add(digest, "whole", b"")
+        _feed(digest, [value.source, value.numbers])
+    elif isinstance(value, Sequence) and not isinstance(value, memoryview):
         _feed_sequence(digest, value)
     else:
         _feed_array(digest, value)
@@ -83,24 +95,38 @@ def _feed_array(digest: Any, value: Any) -> None:
     import torch
 
     if isinstance(value, torch.Tensor):
+        if value.is_quantized or value.is_nested or value.is_meta:
+            raise _refuse("tensor that is quantized, nested or meta")
         if value.layout != torch.strided:
-            value = value.to_sparse_coo().coalesce()
-            return _feed(digest, ["sparse", list(value.shape), value.indices(), value.values()])
-        kept = value.detach().cpu().contiguous()
+            value = value.detach().to_sparse_coo().coalesce()
+            _add(digest, "sparse", str(list(value.shape)).encode())
+            return _feed(digest, [value.indices(), value.values()])
+        kept = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
         _add(digest, "array", f"{value.dtype} {list(value.shape)}".encode())
-        return _add(digest, "numbers", kept.flatten().view(torch.uint8).numpy().tobytes() if kept.numel() else b"")
-    if hasattr(value, "__array__"):
-        # a picture of PIL, or an array
+        return _add(digest, "numbers", kept.flatten().view(torch.uint8).numpy() if kept.numel() else b"")
+    if hasattr(value, "getpalette"):
+        # a picture of PIL, whose numbers mean what these say
+        shown = value.mode, value.getpalette(None), value.info.get("transparency")
+        _add(digest, "picture", repr(shown).encode())
+    if isinstance(value, numpy.ma.MaskedArray):
+        _add(digest, "masked", b"")
+        return _feed(digest, [value.data, numpy.ma.getmaskarray(value)])
+    if isinstance(value, memoryview) or hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         found = numpy.asarray(value)
         if not found.dtype.hasobject:
-            _add(digest, "array", f"{found.dtype.str} {list(found.shape)}".encode())
-            return _add(digest, "numbers", numpy.ascontiguousarray(found).tobytes())
-    raise RegardError(
-        f"data has a {type(value).__name__}, of which there is no digest: give texts, numbers, tensors or arrays."
-    )
+            kind = str(found.dtype.descr) if found.dtype.names else found.dtype.str
+            _add(digest, "array", f"{kind} {list(found.shape)}".encode())
+            # as it lies there, for it may be all that memory holds
+            flat = numpy.ascontiguousarray(found).reshape(-1)
+            return _add(digest, "numbers", flat.view(numpy.uint8) if found.nbytes else b"")
+    raise _refuse(type(value).__name__)
 
 
-def _add(digest: Any, kind: str, content: bytes) -> None:
+def _refuse(what: str) -> RegardError:
+    return RegardError(f"data has a {what}, of which there is no digest: give texts, numbers, tensors or arrays.")
+
+
+def _add(digest: Any, kind: str, content: Any) -> None:
     digest.update(f"{kind} {len(content)}:".encode())
     digest.update(content)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, get_type_hints
 
 from regard.core import RegardError
 from regard.data.split import Part, Split, split, split_evenly, take_first
+from regard.models.config import check_field
 from regard.tasks.training.digest import digest_data
 
 # how examples are parted: evenly, or each by its hash alone, as runs did that do not say how
@@ -37,7 +38,8 @@ class Examples:
     """A dataset in files, and how it is split; a subclass says how examples are read.
 
     `data` names files, or else the `builtin` examples, which `draw` splits: by hash, by masks, or as they come. Where
-    `open` gives a sequence that is no list, examples are made when they are asked for: they need not lie in memory.
+    `open` gives something with a length and numbered items that is no list, as torch's datasets are, examples are made
+    when they are asked for: they need not lie in memory.
     Without files to validate by, `held_out` is the fraction of the examples that validates, and another such fraction
     is the test; None takes what suits their number, see `split_evenly`. With `valid` given, all of `data` is learned
     from, and there is no test. `limit` is the most examples to learn from.
@@ -50,6 +52,7 @@ class Examples:
     seed: int = 0
     parting: str = "even"
 
+    # what fields may be when they are read again; those that are a `setting` say it themselves
     fits: ClassVar[Fits] = SHARED
     # what examples are called
     called: ClassVar[str] = "examples"
@@ -63,10 +66,13 @@ class Examples:
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Self:
         """The dataset that `dataclasses.asdict` gave, also after JSON, which has no tuples."""
-        for name, value in entries.items():
-            if name not in cls.fits or not cls.fits[name](value):
-                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         fixed: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in entries.items()}
+        hints, own = get_type_hints(cls), {x.name: x for x in fields(cls) if "help" in x.metadata}
+        for name, value in entries.items():
+            if name in own and name not in cls.fits:
+                check_field(own[name], fixed[name], hints[name], "a corpus'")
+            elif name not in cls.fits or not cls.fits[name](value):
+                raise RegardError(f"a corpus cannot have {name[:20]}={value!r:.40}.")
         return cls(**{"parting": "hash", **fixed})
 
     def open(self, paths: tuple[str, ...]) -> Iterable[Any] | Split:
@@ -110,7 +116,7 @@ class Examples:
         for name, part in (("training", parts.train), ("validation", parts.valid)):
             if not len(part):
                 raise self.refuse(parts, name)
-        return parts._replace(train=parts.train[: self.limit])
+        return parts._replace(train=take_first(parts.train, self.limit))
 
     def read(self, paths: tuple[str, ...], part: Part, limit: int | None = None) -> Sequence[Any]:
         """The examples of files, or the first `limit` of them; of a dataset that is split, those of one part."""

@@ -119,6 +119,8 @@ class _Trainer:
         before, began, counted, steps = now.seconds, time.monotonic(), 0, self._walk()
         with self.progress.show(self.total, now.step):
             while not now.ended:
+                # before its batches are made, which may be by chance, too
+                _seed(self.recipe.seed, now.step, self.fabric.global_rank)
                 counted += self._learn(next(steps))
                 now.seconds = before + time.monotonic() - began
                 is_stopped = self._read_signal()
@@ -144,7 +146,6 @@ class _Trainer:
     def _learn(self, group: Sequence[Any]) -> int:
         """One training step; returns how many losses it averaged over."""
         now, learner = self.standing, self.learner
-        _seed(self.recipe.seed, now.step, self.fabric.global_rank)
         learner.set_rate(self.recipe.rate(now.step, self.total))
         count = sum(self.task.count(batch) for batch in group)
         everyone = self.sum_over_processes([count])[0]
@@ -261,7 +262,7 @@ class _Trainer:
             saved = state["optimizer"] if isinstance(state["optimizer"], list) else [state["optimizer"]]
             for one, entries in zip(self.learner.optimizers, saved, strict=True):
                 if entries is not None:
-                    whole.set_optimizer_state_dict(self.model._forward_module, one.optimizer, entries, options=WHOLE)
+                    self._load_optimizer(one.optimizer, entries)
             if self.average:
                 self.average.wide.load_state_dict(state["average"])
                 self.average.steps = self.standing.step
@@ -272,11 +273,22 @@ class _Trainer:
             ) from None
         if self.standing.best_step:
             self.task.check(self.folder)
+        # the sum of all processes goes on in one of them; the others have its names, for all sum by name
+        share, now = int(self.fabric.is_global_zero), self.standing
+        self.learner.recall(share * now.loss_sum, {name: share * x for name, x in now.loss_parts.items()})
+        self.count = share * now.loss_count
         if self.fabric.is_global_zero:
-            self.folder.restore_history(self.standing.history)
-            # the sum of all processes goes on in one of them
-            self.learner.recall(self.standing.loss_sum, self.standing.loss_parts)
-            self.count = self.standing.loss_count
+            self.folder.restore_history(now.history)
+
+    def _load_optimizer(self, optimizer: Any, entries: Any) -> None:
+        """Restore the state of an optimizer, also where some of its parameters had no gradient yet."""
+        if holds_parts(self.fabric):
+            return whole.set_optimizer_state_dict(self.model._forward_module, optimizer, entries, options=WHOLE)
+        names = {id(x): name for name, x in self.task.model.named_parameters()}
+        mine = [[names.get(id(x)) for x in group["params"]] for group in optimizer.param_groups]
+        if mine != [group["params"] for group in entries["param_groups"]]:
+            raise ValueError("other parameters")
+        optimizer.load_state_dict(entries)
 
 
 def _seed(*numbers: int) -> None:

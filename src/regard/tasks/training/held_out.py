@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from regard.core import RegardError
+from regard.data.split import Split, take_first
 from regard.models.layout import CONFIG, read_config
 from regard.tasks.registry import Entry
+from regard.tasks.training.digest import digest_again
 from regard.tasks.training.examples import Examples
 
 
@@ -24,18 +26,11 @@ def find_examples(
     """
     kind: type[Examples] = entry.open("reader")
     training = read_config(run).get("training", {})
-    entries, digest = training.get("corpus"), training.get("test_digest")
-    if data and entries is None:
-        entries = {}
-    if not isinstance(entries, dict):
+    # data that is named is read as the run read its own
+    other = "" if data else f", or name {kind.called} by --data"
+    if not (data or isinstance(training.get("corpus"), dict)):
         raise RegardError(f"{run} does not say what it was trained on: name {kind.called} by --data.")
-    try:
-        corpus = kind.from_dict(entries)
-    except RegardError as error:
-        cause = str(error).removesuffix(".")
-        # data that is named is read as the run read its own
-        other = "" if data else f", or name {kind.called} by --data"
-        raise RegardError(f"{pathlib.Path(run) / CONFIG} is damaged ({cause}): restore it{other}.") from None
+    corpus, digest = _read_corpus(run, kind, training.get("corpus"), other), training.get("test_digest")
     if data:
         return replace(corpus, **(changes or {})).read(tuple(data), "test", limit)
     test = corpus.part().test
@@ -46,4 +41,29 @@ def find_examples(
             f"{' and '.join(corpus.data)} changed since {run} was trained, so what it held out may be what it learned"
             f" from: name {kind.called} it never saw by --data."
         )
-    return test[:limit]
+    return take_first(test, limit)
+
+
+def find_learned(run: str | os.PathLike[str], kind: type[Examples]) -> Split:
+    """The examples of a run, split, whose first two parts are what it learned from, as they were.
+
+    For what cannot be asked without them, as the nodes of a graph.
+    """
+    training = read_config(run).get("training", {})
+    corpus, digest = _read_corpus(run, kind, training.get("corpus"), ""), training.get("data_digest")
+    parts = corpus.part()
+    if not isinstance(digest, str) or digest != digest_again(digest, *parts[:2]):
+        raise RegardError(
+            f"{' and '.join(corpus.data)} changed since {run} was trained, which knows the {kind.called} as they were:"
+            " restore them, or train it anew."
+        )
+    return parts
+
+
+def _read_corpus(run: str | os.PathLike[str], kind: type[Examples], entries: Any, other: str) -> Examples:
+    """The dataset as a run's config has it; `other` is what else can be done where that is damaged."""
+    try:
+        return kind.from_dict({} if entries is None else entries)
+    except (RegardError, AttributeError, TypeError) as error:
+        cause = str(error).removesuffix(".")
+        raise RegardError(f"{pathlib.Path(run) / CONFIG} is damaged ({cause}): restore it{other}.") from None

@@ -12,7 +12,7 @@ from regard.core import RegardError
 from regard.data.split import Split
 from regard.models.config import list_values
 from regard.tasks.training.examples import Examples
-from regard.tasks.training.folder import SETTINGS
+from regard.tasks.training.folder import ENDS, SETTINGS
 from regard.tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ class TrainingJob:
         """
         made, corpus = before.get("recipe", {}), before.get("corpus", {})
         known = [name for name in self.adapts if name in made or name in before]
+        numbers = {name: made.get(name) for name in (*LEFT, *ENDS)}
+        if not all(x is None or type(x) is int for x in numbers.values()):
+            raise TypeError(numbers)
         ends = {} if self.recipe.patience is not None else {"patience": made.get("patience")}
         if "epochs" in known and self.recipe.max_steps not in (None, made.get("max_steps")):
             # of these steps, whatever the epochs were

@@ -1,4 +1,4 @@
-"""The kernels called: forward, and backward for whatever a gradient is wanted of."""
+"""Launches of the kernels: forward, and backward for whatever needs a gradient."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ def refuse(call: Call, wanted: Wanted) -> str | None:
     why = fused.refuse(filled) or (fused.decline(filled) if s.device.type == "cuda" else None)
     if why is not None:
         return why
-    if not (call.score.is_dot or isinstance(call.score, Dot)):
+    if not (call.score.is_dot or type(call.score) is Dot):
         return f"{type(call.score).__name__} is not a dot product."
-    if not isinstance(call.weigh, Softmax):
+    if type(call.weigh) is not Softmax:
         return f"{type(call.weigh).__name__} is not softmax."
     if s.d > WIDEST:
         return f"its kernels look at widths up to {WIDEST}, got {s.d}."

@@ -63,9 +63,7 @@ def _is_unbound(call: Call) -> bool:
 
 def _choose(call: Call, scale: float, marks: Marks, names: tuple[str, ...]) -> Recipe:
     score, weigh, bias = call.score, call.weigh, call.bias
-    name = name_weigh(call)
-    assert name is not None, "refuse lets only what has a kernel through"
-    recipe = Recipe("dot", name, scale, dropout=call.dropout, marks=names)
+    recipe = Recipe("dot", name_weigh(call), scale, dropout=call.dropout, marks=names)
     recipe = replace(recipe, before=marks.before, after=marks.after, grid=marks.grid)
     if isinstance(score, Additive | Concat):
         recipe = replace(recipe, score=score.activation)

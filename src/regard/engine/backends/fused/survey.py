@@ -1,4 +1,4 @@
-"""A look at work: the kernels called, and room for what they find.
+"""Launches of the kernels of a look, and memory for what they find.
 
 The first pass finds each row's sums and a bar that its largest scores reach; the second has the weights, adds them up
 for each key and each line of the map, and lists the keys that reach the bar. Sums are taken in a fixed order: the same

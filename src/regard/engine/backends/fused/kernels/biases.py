@@ -1,4 +1,4 @@
-"""What position adds to a score, as fragments."""
+"""Position biases as fragments."""
 
 from typing import Any, NamedTuple
 

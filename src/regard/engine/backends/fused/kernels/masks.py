@@ -1,4 +1,4 @@
-"""Which pairs may meet, and which blocks need a look at all: the masks as fragments."""
+"""Masks as fragments: which pairs may attend, and which blocks are skipped, or need no mask."""
 
 from typing import Any, NamedTuple
 

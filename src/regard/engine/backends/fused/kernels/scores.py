@@ -1,4 +1,4 @@
-"""How query i regards key j, as fragments: dot products, and sums over features.
+"""Score functions as fragments: dot products, and sums over features.
 
 Scores come out in units of `UNIT`: log2(e) where a softmax follows, since the hardware's exponential is that of two.
 """

@@ -1,4 +1,4 @@
-"""How scores become weights, as fragments: with a running statistic, one by one, or from a solved row."""
+"""Normalisers as fragments: with a running statistic, one by one, or from a solved row."""
 
 from typing import Any, NamedTuple
 
