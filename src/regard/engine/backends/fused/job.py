@@ -17,7 +17,7 @@ from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.shapes import divide_up, round_up
-from regard.engine.backends.fused.start import At
+from regard.engine.backends.fused.start import At, Start
 
 # no block has more positions
 _BEHIND = 1024
@@ -58,14 +58,14 @@ class Job:
         if recipe.is_dot:
             scale = recipe.scale if recipe.cap is not None else recipe.scale * self.kind.unit
             return Score(scale=scale, slope=recipe.scale, cap=recipe.cap)
-        weight = self._wide_weight
+        weight = self._rows_of_weight
         wide = 0 if weight.shape[0] == 1 else weight.shape[1]
         return Score(weight=at(weight), weight_h=wide, **{name: at(x) for name, x in self.features.items()})
 
     @cached_property
-    def _wide_weight(self) -> Tensor:
+    def _rows_of_weight(self) -> Tensor:
         assert self.weight is not None, "a score that is no dot product has a weight"
-        return self.weight.float().contiguous()
+        return self.weight.contiguous()
 
     @cached_property
     def features(self) -> dict[str, Tensor]:
@@ -78,16 +78,23 @@ class Job:
         """The largest numbers, block by block, and the form of tanh that they allow; none of it leaves the device."""
         d, kind = self.query.shape[-1], self.kind
         counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
-        most = torch.empty(sum(counts), dtype=torch.float32, device=self.query.device)
-        form = torch.empty(1, dtype=torch.int32, device=self.query.device)
-        parts = most.split(counts)
+        # each aligned, however many the other has
+        room = divide_up(counts[0], 4) * 4
+        most = self.query.new_zeros(room + counts[1], dtype=torch.float32)
+        form = self.query.new_empty(1, dtype=torch.int32)
+        parts = most[: counts[0]], most[room:]
         for name, x, part in zip(("query", "key"), (self.query, self.key), parts, strict=True):
 
             def given(at: At, x: Tensor = x, part: Tensor = part) -> tuple[Any, ...]:
                 return as_rows(x, at), at(part), x.shape[1], x.shape[2]
 
-            kind.start(measure_rows, part.numel(), given, name, d=d, D=round_up(d))
-        kind.start(choose_form, 1, lambda at: (at(most), most.numel(), at(form)), IS_HALF=kind.is_half, COUNT=1024)
+            kind.start(Start(measure_rows, part.numel(), given, {"d": d, "D": round_up(d)}, name))
+        kind.start(
+            Start(
+                choose_form, 1, lambda at: (at(most), most.numel(), at(form)),
+                {"IS_HALF": kind.is_half, "COUNT": 1024},
+            )
+        )  # fmt: skip
         # float32 would feel the roundings of a shared division
         near = {"most_queries": parts[0], "most_keys": parts[1]} if kind.is_half else {}
         return {"form": form, **near}
@@ -105,7 +112,8 @@ class Job:
             return as_rows(x, at), at(features), None if form is None else at(form), h, count
 
         name = "query" if x is self.query else "key"
-        self.kind.start(lay_out_features, grid, given, name, d=d, D=round_up(d), COUNT=64, IS_TANH=form is not None)
+        constants = {"d": d, "D": round_up(d), "COUNT": 64, "IS_TANH": form is not None, "BEHIND": _BEHIND}
+        self.kind.start(Start(lay_out_features, grid, given, constants, name))
         return features
 
     def _make_weigh(self, at: At) -> Weigh:
@@ -167,10 +175,6 @@ class Job:
     def noise(self) -> Noise:
         dropout = self.recipe.dropout
         return Noise(self.seed, dropout, 1 / (1 - dropout)) if dropout else Noise()
-
-    def make_flags(self, count: int) -> Tensor | None:
-        """Room for a word from each program whether it met NaN or infinity, where a mask may hide some."""
-        return self.query.new_empty(count, dtype=torch.int32) if self.recipe.hides else None
 
 
 def as_rows(x: Tensor, at: At) -> Rows:

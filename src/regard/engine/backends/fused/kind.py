@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from regard.engine.backends.fused.kernels.tiles import Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, fit, round_up
-from regard.engine.backends.fused.start import At, Launch, as_tensor, compile_launch, is_compiled
+from regard.engine.backends.fused.start import Launch, Start, as_tensor, compile_launches, is_compiled
 from regard.engine.backends.fused.tune import pick
 
 LOG2E = math.log2(math.e)
@@ -49,8 +49,9 @@ class Kind:
             "d": d, "e": e, "SCORE": recipe.score, "WEIGH": recipe.weigh, "UNIT": self.unit, "D": max(16, round_up(d)),
             "E": max(least_e, round_up(e)), "PRECISION": precision, "FAST": not IS_INTERPRETED,
         }  # fmt: skip
-        # once; and once more to heal what came out ill, where a mask may hide NaN or infinity
-        self.passes = (False, True) if recipe.hides else (False,)
+        # NaN and infinity under a mask are kept from those that may not see them where pairs are looked at one by one.
+        # The largest float32 are infinity to tensor cores: where those are at work, everywhere
+        self.heals = 0 if not recipe.hides else 2 if precision == "tf32x3" else 1
         # entmax must take the mean of its weights' gradient itself. Softmax may take output times its gradient, which
         # rounds otherwise than the gradient does; short rows can afford to be exact, and where one weight is all,
         # nothing is left of the difference
@@ -61,37 +62,27 @@ class Kind:
         self._shapes: dict[str, Shape] = {}
         self._launches: dict[Any, Launch] = {}
 
-    def pick(self, kernel: str, launch: Callable[[Shape], Any]) -> Shape:
-        """The block shape of a kernel: no longer than the call, as few queries need no long block."""
+    def ask(self, kernel: str, ask: Callable[[Shape], Start]) -> Start:
+        """A kernel in its block shape, no longer than the call: few queries need no long block."""
         shape = self._shapes.get(kernel)
         if shape is None:
-            shape = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
-            shape = self._shapes[kernel] = fit(shape, self.n, self.m, self.recipe.is_dot)
-        return shape
+            found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, lambda x: self.start(ask(x)))
+            shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
+        return ask(shape)
 
-    def start(
-        self, kernel: Any, count: int, given: Callable[[At], Sequence[Any]], shape: Any = None,
-        heals: Sequence[bool | None] = (None,), **constants: Any,
-    ) -> None:  # fmt: skip
-        """`kernel[(count,)](*given(…), **constants)`, once for each of `heals`, which is HEAL unless it is None.
-
-        `given` has its tensors as it is handed a way to make them what a launch takes. `shape` tells launches of one
-        kernel apart.
-        """
-        if not is_compiled(kernel):
+    def start(self, *starts: Start) -> None:
+        """Start kernels in this order; those that are new are compiled side by side."""
+        if not all(is_compiled(one.kernel) for one in starts):
             # Triton's interpreter, or somebody who wants to see each launch
-            for heal in heals:
-                kernel[(count,)](*given(as_tensor), **constants, **({} if heal is None else {"HEAL": heal}))
+            for kernel, count, given, constants, _ in starts:
+                kernel[(count,)](*given(as_tensor), **constants)
             return
-        pointed = None
-        for heal in heals:
-            name = kernel, shape, heal
-            launch = self._launches.get(name)
-            if launch is None:
-                options = constants if heal is None else {**constants, "HEAL": heal}
-                launch = self._launches[name] = compile_launch(kernel, given(as_tensor), options)
-            pointed = given(Tensor.data_ptr) if pointed is None else pointed
-            launch(count, pointed)
+        launches = [self._launches.get((one.kernel, one.variant)) for one in starts]
+        if None in launches:
+            launches = compile_launches(starts)
+            self._launches.update(((one.kernel, one.variant), x) for one, x in zip(starts, launches, strict=True))
+        for one, launch in zip(starts, launches, strict=True):
+            launch(one.count, one.given(Tensor.data_ptr))
 
 
 def find_kind(order: Order) -> Kind:

@@ -17,7 +17,7 @@ from regard.engine.backends.fused.kernels.queries import pull_queries, take_mean
 from regard.engine.backends.fused.kernels.solve import solve_rows
 from regard.engine.backends.fused.kind import LOG2E
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import At
+from regard.engine.backends.fused.start import At, Start
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
@@ -27,48 +27,36 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     if keeps and recipe.keeps_exact(dtype):
         dtype = torch.float32
     out = lay_out(job.query, job.value.shape[-1], dtype)
-    rows = 2, kind.b, kind.h, kind.n
     is_kept = recipe.solves or (keeps and recipe.keeps_rows)
-    stat = job.query.new_empty(rows, dtype=torch.float32) if is_kept else None
-    if recipe.solves:
-        _solve(job, stat)
+    stat = job.query.new_empty((2, kind.b, kind.h, kind.n), dtype=torch.float32) if is_kept else None
 
-    def attend(shape: Shape) -> None:
-        grid = kind.count * divide_up(kind.n, shape.rows)
-        flags = job.make_flags(grid)
-
-        def given(at: At) -> tuple[Any, ...]:
-            return (
-                as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at),
-                as_stat(stat, at), None if flags is None else at(flags), *job.terms(at), job.noise, kind.size,
-            )  # fmt: skip
-
-        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
-        kind.start(
-            attend_forward, grid, given, (shape, keeps), kind.passes, **kind.constants, FOLD=folds, ROWS=shape.rows,
-            KEYS=shape.keys, **shape.options,
+    def give(at: At) -> tuple[Any, ...]:
+        return (
+            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at), as_stat(stat, at),
+            *job.terms(at), job.noise, kind.size,
         )  # fmt: skip
 
-    attend(kind.pick("forward", attend))
+    def ask(shape: Shape) -> Start:
+        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
+        constants = {**kind.constants, "FOLD": folds, "HEAL": kind.heals, **shape.constants}
+        return Start(attend_forward, kind.count * divide_up(kind.n, shape.rows), give, constants, (shape, keeps))
+
+    forward = kind.ask("forward", ask)
+    kind.start(*([_ask_solution(job, stat)] if recipe.solves else []), forward)
     return out, stat
 
 
-def _solve(job: Job, stat: Tensor | None) -> None:
+def _ask_solution(job: Job, stat: Tensor | None) -> Start:
     kind, draws = job.kind, Noise(job.draw_seed) if job.recipe.draws else Noise()
-    needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
 
-    def solve(shape: Shape) -> None:
-        def given(at: At) -> tuple[Any, ...]:
-            return (
-                as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size,
-            )  # fmt: skip
+    def give(at: At) -> tuple[Any, ...]:
+        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size
 
-        kind.start(
-            solve_rows, kind.count * divide_up(kind.n, shape.rows), given, shape, **needed, ROWS=shape.rows,
-            KEYS=shape.keys, **shape.options,
-        )  # fmt: skip
+    def ask(shape: Shape) -> Start:
+        needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
+        return Start(solve_rows, kind.count * divide_up(kind.n, shape.rows), give, {**needed, **shape.constants}, shape)
 
-    solve(kind.pick("solve", solve))
+    return kind.ask("solve", ask)
 
 
 def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -78,8 +66,8 @@ def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """
     b, h, n, _ = rows.shape
     if rows.stride(1) < rows.stride(2):
-        return rows.new_empty(b, n, h, width, dtype=dtype).transpose(1, 2)
-    return rows.new_empty(b, h, n, width, dtype=dtype)
+        return rows.new_empty((b, n, h, width), dtype=dtype).transpose(1, 2)
+    return rows.new_empty((b, h, n, width), dtype=dtype)
 
 
 @dataclass
@@ -94,28 +82,46 @@ class Grads:
     bias: Tensor | None = None
 
 
+def run_backward(
+    job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants_weight: bool, wants_bias: bool
+) -> Grads:
+    work = Backward(job, grad, out, stat)
+    rows, kind = work.grads, job.kind
+    queries, keys = _Room(job, "queries", wants_weight), _Room(job, "keys", False)
+    starts = [work.ask_means()] if job.recipe.takes_means and not kind.takes_own_means else []
+    kind.start(*starts, work.ask_queries(queries), work.ask_keys(keys))
+    queries.turn_back(rows.query)
+    keys.turn_back(rows.key)
+    if wants_weight:
+        rows.weight = queries.sum_weights()
+    if job.sink is not None:
+        rows.sink = work.pull_sink()
+    if wants_bias:
+        rows.bias = work.pull_bias()
+    return rows
+
+
 class Backward:
     """A backward pass at work: what its kernels share."""
 
     def __init__(self, job: Job, grad: Tensor, out: Tensor, stat: Tensor | None) -> None:
         self.job, self.grad, self.out, self.stat = job, grad, out, stat
-        kind, recipe = job.kind, job.recipe
+        kind = job.kind
         # kernels are compiled for the strides of this gradient, too
         self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16
+        self.grads = Grads(*(lay_out(x, x.shape[-1], x.dtype) for x in (job.query, job.key, job.value)))
         self.means = None
-        if kind.takes_own_means or recipe.takes_means:
+        if kind.takes_own_means or job.recipe.takes_means:
             self.means = job.query.new_empty((kind.b, kind.h, kind.n), dtype=torch.float32)
-        if recipe.takes_means and not kind.takes_own_means:
-            self._take_means()
 
-    def _take_means(self) -> None:
+    def ask_means(self) -> Start:
         kind, e = self.job.kind, self.job.kind.constants["e"]
 
-        def given(at: At) -> tuple[Any, ...]:
+        def give(at: At) -> tuple[Any, ...]:
             return as_rows(self.out, at), as_rows(self.grad, at), at(_there(self.means)), kind.size
 
-        grid = kind.count * divide_up(kind.n, 32)
-        kind.start(take_means, grid, given, self.sort, e=e, E=round_up(e), ROWS=32)
+        constants = {"e": e, "E": round_up(e), "ROWS": 32}
+        return Start(take_means, kind.count * divide_up(kind.n, 32), give, constants, self.sort)
 
     def _give(self, at: At) -> tuple[Any, ...]:
         job = self.job
@@ -124,94 +130,68 @@ class Backward:
             as_stat(self.stat, at), None if self.means is None else at(self.means),
         )  # fmt: skip
 
-    def pull_queries(self, wants_weight: bool) -> tuple[Tensor, Tensor | None]:
+    def ask_queries(self, room: _Room) -> Start:
         job, kind = self.job, self.job.kind
-        dquery = lay_out(job.query, job.query.shape[-1], job.query.dtype)
 
-        def pull(shape: Shape) -> list[Tensor | None]:
-            features = _make_room(job, "queries", wants_weight)
-            grid = kind.count * divide_up(kind.n, shape.rows)
-            flags = job.make_flags(grid)
+        def give(at: At) -> tuple[Any, ...]:
+            dquery = as_rows(self.grads.query, at)
+            return *self._give(at), dquery, room.point(at), *job.terms(at), job.noise, kind.size
 
-            def given(at: At) -> tuple[Any, ...]:
-                return (
-                    *self._give(at), as_rows(dquery, at), None if flags is None else at(flags), _point(features, at),
-                    *job.terms(at), job.noise, kind.size,
-                )  # fmt: skip
+        def ask(shape: Shape) -> Start:
+            constants = {**kind.constants, "HEAL": kind.heals, "OWN": kind.takes_own_means, **shape.constants}
+            variant = shape, self.sort, room.weights is None
+            return Start(pull_queries, kind.count * divide_up(kind.n, shape.rows), give, constants, variant)
 
-            kind.start(
-                pull_queries, grid, given, (shape, self.sort, wants_weight), kind.passes, **kind.constants,
-                OWN=kind.takes_own_means, ROWS=shape.rows, KEYS=shape.keys, **shape.options,
-            )  # fmt: skip
-            return features
+        return kind.ask("queries", ask)
 
-        features = pull(kind.pick("queries", pull))
-        dweight = None
-        if wants_weight:
-            assert job.weight is not None
-            sums = _there(features[1])
-            dweight = sums.sum((0, 3))[:, : job.weight.shape[1]].sum_to_size(job.weight.shape)
-        return _turn_back(dquery, features), dweight
-
-    def pull_keys(self) -> tuple[Tensor, Tensor]:
+    def ask_keys(self, room: _Room) -> Start:
         job, kind = self.job, self.job.kind
-        dkey, dvalue = (lay_out(x, x.shape[-1], x.dtype) for x in (job.key, job.value))
 
-        def pull(shape: Shape) -> list[Tensor | None]:
-            features = _make_room(job, "keys", False)
-            grid = kind.b * kind.g * divide_up(kind.m, shape.keys)
-            flags = job.make_flags(grid)
+        def give(at: At) -> tuple[Any, ...]:
+            rows = as_rows(self.grads.key, at), as_rows(self.grads.value, at)
+            return *self._give(at), *rows, room.point(at), *job.terms(at), job.noise, kind.size
 
-            def given(at: At) -> tuple[Any, ...]:
-                return (
-                    *self._give(at), as_rows(dkey, at), as_rows(dvalue, at), None if flags is None else at(flags),
-                    _point(features, at), *job.terms(at), job.noise, kind.size,
-                )  # fmt: skip
+        def ask(shape: Shape) -> Start:
+            constants = {**kind.constants, "HEAL": kind.heals, **shape.constants}
+            count = kind.b * kind.g * divide_up(kind.m, shape.keys)
+            return Start(pull_keys, count, give, constants, (shape, self.sort))
 
-            kind.start(
-                pull_keys, grid, given, (shape, self.sort), kind.passes, **kind.constants, ROWS=shape.rows,
-                KEYS=shape.keys, **shape.options,
-            )  # fmt: skip
-            return features
-
-        return _turn_back(dkey, pull(kind.pick("keys", pull))), dvalue
+        return kind.ask("keys", ask)
 
     def pull_bias(self) -> Tensor:
         job, kind, bias = self.job, self.job.kind, _there(self.job.bias)
-        constants, what = kind.constants | {"E": max(16, kind.constants["E"])}, job.recipe.bias
+        what = job.recipe.bias
         # numbers to a block of queries: one for slopes
         count = round_up(bias.shape[1]) if what == "buckets" else 1
+        constants = {**kind.constants, "E": max(16, kind.constants["E"]), "KIND": what, "BUCKETS": count}
+        made = bias.new_empty(bias.shape, dtype=torch.float32) if what == "dense" else None
 
-        def pull(shape: Shape) -> Tensor:
+        def ask(shape: Shape) -> Start:
+            nonlocal made
             blocks = divide_up(kind.n, shape.rows)
             if what == "dense":
-                made = torch.empty(bias.shape, device=self.grad.device)
                 sizes = tuple(bias.shape)
                 wide = divide_up(kind.m, shape.keys) if bias.shape[3] > 1 else 1
                 grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
             else:
                 # one row of sums for each head and block of queries, added up below
-                made = torch.empty(kind.h, blocks, count, device=self.grad.device)
+                made = bias.new_empty((kind.h, blocks, count), dtype=torch.float32)
                 sizes = 1, kind.h, kind.n, 1
                 grid = kind.h * blocks
 
-            def given(at: At) -> tuple[Any, ...]:
-                part = Part(at(made), *sizes)
-                if what != "dense":
-                    buckets = job.marks.get("buckets")
-                    part = Part(at(made), *sizes, None if buckets is None else at(buckets), job.recipe.place)
+            def give(at: At) -> tuple[Any, ...]:
+                buckets = job.marks.get("buckets")
+                rest = (None if buckets is None else at(buckets), None if what == "dense" else job.recipe.place)
+                part = Part(at(_there(made)), *sizes, *rest)
                 return *self._give(at), part, *job.terms(at), job.noise, kind.size, kind.b
 
-            kind.start(
-                pull_bias, grid, given, (shape, self.sort), **constants, KIND=what, BUCKETS=count, ROWS=shape.rows,
-                KEYS=shape.keys, **shape.options,
-            )  # fmt: skip
-            return made
+            return Start(pull_bias, grid, give, {**constants, **shape.constants}, (shape, self.sort))
 
-        made = pull(kind.pick("bias", pull))
+        kind.start(kind.ask("bias", ask))
+        found = _there(made)
         if what == "dense":
-            return made
-        total = made.sum(1)
+            return found
+        total = found.sum(1)
         return total.flatten() if what == "slopes" else total[:, : bias.shape[1]]
 
     def pull_sink(self) -> Tensor:
@@ -221,31 +201,25 @@ class Backward:
         return -(share * _there(self.means)).sum((0, 2)).sum_to_size(sink.numel()).view(sink.shape)
 
 
-def run_backward(
-    job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants_weight: bool, wants_bias: bool
-) -> Grads:
-    work = Backward(job, grad, out, stat)
-    dquery, dweight = work.pull_queries(wants_weight)
-    dkey, dvalue = work.pull_keys()
-    dsink = None if job.sink is None else work.pull_sink()
-    return Grads(dquery, dkey, dvalue, dweight, dsink, work.pull_bias() if wants_bias else None)
-
-
-def _make_room(job: Job, name: str, wants_weight: bool) -> list[Tensor | None]:
+class _Room:
     """Where gradients of features, and of weights, are summed up; those of a dot product need no such room."""
-    if job.recipe.is_dot:
-        return [None, None]
-    laid_out = job.features[name]
-    return [torch.zeros_like(laid_out), torch.zeros_like(laid_out) if wants_weight else None]
 
+    def __init__(self, job: Job, name: str, wants_weight: bool) -> None:
+        self.job = job
+        self.rows = None if job.recipe.is_dot else torch.zeros_like(job.features[name])
+        self.weights = None if self.rows is None or not wants_weight else torch.zeros_like(self.rows)
 
-def _point(features: list[Tensor | None], at: At) -> Features:
-    return Features(*(None if x is None else at(x) for x in features))
+    def point(self, at: At) -> Features:
+        return Features(*(None if x is None else at(x) for x in (self.rows, self.weights)))
 
+    def turn_back(self, rows: Tensor) -> None:
+        """Sums feature by feature as gradients of rows."""
+        if self.rows is not None:
+            rows.copy_(self.rows[:, :, : rows.shape[-1]].transpose(-1, -2))
 
-def _turn_back(rows: Tensor, features: list[Tensor | None]) -> Tensor:
-    found = features[0]
-    return rows if found is None else rows.copy_(found[:, :, : rows.shape[-1]].transpose(-1, -2))
+    def sum_weights(self) -> Tensor:
+        weight = _there(self.job.weight)
+        return _there(self.weights).sum((0, 3))[:, : weight.shape[1]].sum_to_size(weight.shape)
 
 
 def _there(x: Tensor | None) -> Tensor:

@@ -157,8 +157,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 
 
 def _pull(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
-    *tensors, out, stat = ctx.saved_tensors[:8]
-    marks, wants = ctx.saved_tensors[8:], ctx.needs_input_grad
+    # read once: whoever keeps them elsewhere brings them back each time
+    saved, wants = ctx.saved_tensors, ctx.needs_input_grad
+    tensors, (out, stat, *marks) = saved[:6], saved[6:]
     made = _attend_back(grad, *tensors, marks, out, stat, *ctx.recipe, ctx.seeds, wants[3], wants[5])
     return *_take_wanted(made, tensors, wants[:6]), [None] * ctx.num_marks, None, None, None, None, None
 

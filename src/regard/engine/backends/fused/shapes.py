@@ -27,8 +27,9 @@ class Shape:
     stages: int = 1
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"num_warps": self.warps, "num_stages": self.stages}
+    def constants(self) -> dict[str, Any]:
+        """What a kernel is compiled for."""
+        return {"ROWS": self.rows, "KEYS": self.keys, "num_warps": self.warps, "num_stages": self.stages}
 
 
 def divide_up(count: int, size: int) -> int:

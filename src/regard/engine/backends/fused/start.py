@@ -9,7 +9,8 @@ all lengths. What was compiled is started with addresses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -36,9 +37,10 @@ class Launch:
     """A compiled kernel with its constants: started on addresses, where nobody has to look at them again."""
 
     def __init__(self, made: Any, rest: tuple[Any, ...]) -> None:
-        self.made, self.rest = made, rest
-        # which loads it onto the device
+        # compiled by a thread; asked for a grid, it is loaded onto the device
+        made = made.result() if hasattr(made, "result") else made
         made[(1, 1, 1)]
+        self.made, self.rest = made, rest
         self.run, self.function, self.packed = made.run, made.function, made.packed_metadata
         self.hook = triton.knobs.runtime.launch_enter_hook
 
@@ -56,20 +58,43 @@ def is_compiled(kernel: Any) -> bool:
     return isinstance(kernel, triton.JITFunction) and not kernel.pre_run_hooks
 
 
-def compile_launch(kernel: Any, given: Sequence[Any], constants: dict[str, Any]) -> Launch:
-    """The kernel for arguments of this sort, compiled unless it was before."""
-    name = kernel.fn, torch.cuda.current_device(), tuple(constants.items()), tuple(map(_sort, given))
-    launch = _launches.get(name)
-    if launch is None:
-        made = kernel.warmup(*map(_generalise, given), grid=(1,), **constants)
-        launch = _launches[name] = Launch(made, tuple(constants[x] for x in kernel.arg_names[len(given) :]))
-    return launch
+class Start(NamedTuple):
+    """A kernel to be started: how many programs, what it is given as tensors become what a launch takes, and constants."""
+
+    kernel: Any
+    count: int
+    given: Callable[[At], Sequence[Any]]
+    constants: dict[str, Any]
+    # tells apart what is compiled of one kernel for one kind of call
+    variant: Any = None
+
+
+def compile_launches(starts: Sequence[Start]) -> list[Launch]:
+    """The kernels for arguments of these sorts, compiled side by side unless they were before."""
+    names, fresh = [], {}
+    for one in starts:
+        given = one.given(as_tensor)
+        name = one.kernel.fn, torch.cuda.current_device(), tuple(one.constants.items()), tuple(map(_sort, given))
+        names.append(name)
+        if name not in _launches:
+            fresh[name] = one, given
+    if fresh:
+        with ThreadPoolExecutor(len(fresh)) as pool, triton.AsyncCompileMode(pool):
+            made = {
+                name: one.kernel.warmup(*map(_generalise, given), grid=(1,), **one.constants)
+                for name, (one, given) in fresh.items()
+            }
+        for name, (one, given) in fresh.items():
+            rest = tuple(one.constants[x] for x in one.kernel.arg_names[len(given) :])
+            _launches[name] = Launch(made[name], rest)
+    return [_launches[name] for name in names]
 
 
 def start(kernel: Any, count: int, given: Sequence[Any], **constants: Any) -> None:
     """`kernel[(count,)](*given, **constants)`."""
     if is_compiled(kernel):
-        compile_launch(kernel, given, constants)(count, given)
+        (launch,) = compile_launches([Start(kernel, count, lambda at: given, constants)])
+        launch(count, given)
     else:
         kernel[(count,)](*given, **constants)
 

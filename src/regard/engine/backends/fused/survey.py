@@ -80,7 +80,7 @@ class Survey:
         start(kernel, count, given, **constants, **options)
 
     def run(self, has_logsumexp: bool) -> dict[str, Tensor]:
-        job, place = self.job, self.m - self.n
+        place = self.m - self.n
         tall = SURVEY.rows if self.tile == GATHER.rows and self.kind.is_half else self.tile
         self.start(
             survey_rows, self.kind.count * divide_up(self.n, tall), *self.rows, self.found, *self.terms,
@@ -108,7 +108,7 @@ class Survey:
             blocks = divide_up(num_lines * self.pieces, each)
             count, pieces, rows = num_heads * blocks, blocks * each, num_heads * blocks * self.tile
             part = Part(head, num_heads, line * self.pieces // each, blocks, self.pieces, self.line)
-            given = torch.zeros(count * each, across, device=job.query.device)
+            given = torch.zeros(count * each, across, device=self.job.query.device)
             lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
             self.start(
                 gather_keys, count, *self.rows, self.found, given, across, lists, part, score, mask, bias, self.kind.size, place,
@@ -173,7 +173,6 @@ class Survey:
 
     def write(self, heads: Tensor, chosen: Tensor) -> Tensor:
         """All weights of groups of 16 queries, each group of one head."""
-        job = self.job
         score, _, mask, bias = self.terms
         out = self.make(len(chosen), self.m)
         self.start(

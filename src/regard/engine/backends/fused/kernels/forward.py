@@ -20,24 +20,19 @@ from regard.engine.backends.fused.kernels.weighs import weigh_again
 
 @triton.jit
 def attend_forward(
-    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
+    q, k, v, out, stat, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
     SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
-    Where `flags` is given, it says whether a block came out with NaN or infinity; to heal is to do those again.
+    To `HEAL` is to keep NaN and infinity from those that may not see them: 1 where pairs are looked at, 2 everywhere.
     """
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
     b = tl.program_id(0) // blocks // size.heads
     h = tl.program_id(0) // blocks % size.heads
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
-    if HEAL:
-        if tl.load(flags + tl.program_id(0)) == 0:
-            return
-        # one kind of tile does: a heal is rare, and a smaller program compiles faster
-        whole_start, whole_stop = start, start
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     if AXIS == 1:
@@ -66,29 +61,32 @@ def attend_forward(
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
 
-    if mask.before is not None:
-        for at in range(start, tl.minimum(whole_start, stop), KEYS):
-            acc, peak, total, lost, missed = _absorb(
-                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
-            )  # fmt: skip
-    if not HEAL:
+    if SCORE == "dot":
+        if mask.before is not None:
+            for at in range(start, tl.minimum(whole_start, stop), KEYS):
+                acc, peak, total, lost, missed = _absorb(
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
+                    size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                )  # fmt: skip
         for at in range(whole_start, whole_stop, KEYS):
             acc, peak, total, lost, missed = _absorb(
                 acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 1, False,
             )  # fmt: skip
+    else:
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_stop = start
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc, peak, total, lost, missed = _absorb(
                     acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
-                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
                 )  # fmt: skip
         else:
             acc, peak, total, lost, missed = _absorb(
                 acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
             )  # fmt: skip
 
     if WEIGH == "softmax" or WEIGH == "sum":
@@ -107,10 +105,6 @@ def attend_forward(
     if AXIS == 0:
         acc = tl.trans(acc)
     store_rows(acc, out, b, h, block * ROWS, size.n, e, ROWS, E)
-    if flags is not None and not HEAL:
-        # rows past the last one hold what nobody stores, and columns past the last zeros
-        past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
-        tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
 
 
 @triton.jit
@@ -135,14 +129,13 @@ def _absorb(
         else:
             _, scores = score_tile(
                 query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST,
-                CHECK,
             )  # fmt: skip
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
-            CHECK, are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
+            are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
         )  # fmt: skip
     if WEIGH == "softmax":
         if CHECK:

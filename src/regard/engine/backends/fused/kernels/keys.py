@@ -4,14 +4,14 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
-from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
 
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, stat, means, dk, dv, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
@@ -23,10 +23,6 @@ def pull_keys(
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
-    if HEAL:
-        if tl.load(flags + tl.program_id(0)) == 0:
-            return
-        whole_start, whole_stop = start, start
     key, acc = 0.0, 0.0
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
     if SCORE == "dot":
@@ -35,8 +31,6 @@ def pull_keys(
         total = tl.zeros([KEYS, E], tl.float32)
     else:
         total = tl.zeros([E, KEYS], tl.float32)
-        if HEAL:
-            clear_features(features, b, g, heads, own, size.m, d)
     if E == 1:
         value = tl.load(find_rows(v, b, g) + own.to(tl.int64) * v.i, mask=own < size.m, other=0.0).to(tl.float32)
     else:
@@ -45,18 +39,21 @@ def pull_keys(
             value = tl.trans(value)
     for t in range(size.group):
         h = g * size.group + t
-        if mask.after is not None:
-            for at in range(start, tl.minimum(whole_start, stop), ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
-                )  # fmt: skip
-        if not HEAL:
+        if SCORE == "dot":
+            if mask.after is not None:
+                for at in range(start, tl.minimum(whole_start, stop), ROWS):
+                    acc, total = _gather(
+                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 0, True,
+                    )  # fmt: skip
             for at in range(whole_start, whole_stop, ROWS):
                 acc, total = _gather(
                     acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, False,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 1, False,
                 )  # fmt: skip
+        else:
+            # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+            whole_stop = start
         for at in range(whole_stop, stop, ROWS):
             if mask.bits is not None:
                 i = at + tl.arange(0, ROWS)
@@ -65,27 +62,18 @@ def pull_keys(
                     acc, total = _gather(
                         acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh,
                         mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST,
-                        HEAL, True,
+                        HEAL > 0, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
                     acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 0, True,
                 )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
     else:
         total = tl.trans(total)
     store_rows(total, dv, b, g, block * KEYS, size.m, e, KEYS, E)
-    if flags is not None and not HEAL:
-        past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
-        ill = tl.max(tl.where(past | (tl.abs(total) < float("inf")), 0, 1))
-        if SCORE == "dot":
-            ill |= tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1))
-        else:
-            tl.debug_barrier()
-            ill |= find_ill(features, b, g, heads, own, size.m, d)
-        tl.store(flags + tl.program_id(0), ill)
 
 
 @triton.jit
@@ -136,6 +124,6 @@ def _gather(
         keys = find_features(score.keys, b, g, heads, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, g, heads, j, i, j, size.m, size, score, d, SCORE, FAST,
-            HEAL, False, CHECK, near,
+            HEAL, False, near,
         )  # fmt: skip
     return acc, total

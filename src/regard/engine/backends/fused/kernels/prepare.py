@@ -40,8 +40,9 @@ def choose_form(most, count, form, IS_HALF: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit(do_not_specialize=["heads", "count"])
 def lay_out_features(
-    rows, features, form, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr
-):
+    rows, features, form, heads, count, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr, IS_TANH: tl.constexpr,
+    BEHIND: tl.constexpr,
+):  # fmt: skip
     """(positions, d) as (d, positions): the numbers themselves, or for tanh what its form asks for."""
     blocks = tl.cdiv(count, COUNT)
     at = tl.program_id(0)
@@ -57,6 +58,10 @@ def lay_out_features(
     i = start + tl.arange(0, COUNT)[None, :]
     into = features + (at // blocks).to(tl.int64) * ((d + 3) // 4 * 4) * count + f * count + i
     tl.store(into, tl.trans(x), mask=(f < d) & (i < count))
+    if at == tl.num_programs(0) - 1:
+        # blocks read past the last position without looking, and have to find numbers there
+        end = features + (at // blocks + 1).to(tl.int64) * ((d + 3) // 4 * 4) * count
+        tl.store(end + tl.arange(0, BEHIND), tl.zeros([BEHIND], tl.float32))
 
 
 @triton.jit

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
-from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
 from regard.engine.backends.fused.kernels.weighs import lean, weigh_again
@@ -25,7 +25,7 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, stat, means, dq, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
     OWN: tl.constexpr,
@@ -37,10 +37,6 @@ def pull_queries(
     h = tl.program_id(0) // blocks % size.heads
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
-    if HEAL:
-        if tl.load(flags + tl.program_id(0)) == 0:
-            return
-        whole_start, whole_stop = start, start
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
@@ -80,45 +76,39 @@ def pull_queries(
         mean = top
         if WEIGH != "softmax" and WEIGH != "sum":
             mean = top / tl.where(bottom > 0, bottom, 1.0)
-        if not HEAL:
-            tl.store(means + row, mean, mask=i < size.n)
+        tl.store(means + row, mean, mask=i < size.n)
     elif means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
 
-    if HEAL and SCORE != "dot":
-        clear_features(features, b, h, size.heads, i, size.n, d)
-    if mask.before is not None:
-        for at in range(start, tl.minimum(whole_start, stop), KEYS):
-            acc = _gather(
-                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
-            )  # fmt: skip
-    if not HEAL:
+    if SCORE == "dot":
+        if mask.before is not None:
+            for at in range(start, tl.minimum(whole_start, stop), KEYS):
+                acc = _gather(
+                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                )  # fmt: skip
         for at in range(whole_start, whole_stop, KEYS):
             acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 1, False,
             )  # fmt: skip
+    else:
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_stop = start
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
                 )  # fmt: skip
         else:
             acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
-        if flags is not None and not HEAL:
-            past = i >= size.n
-            tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
-    elif flags is not None and not HEAL:
-        tl.debug_barrier()
-        tl.store(flags + tl.program_id(0), find_ill(features, b, h, size.heads, i, size.n, d))
 
 
 @triton.jit
@@ -163,6 +153,6 @@ def _gather(
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE,
-            FAST, HEAL, True, CHECK, near,
+            FAST, HEAL, True, near,
         )  # fmt: skip
     return acc
