@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.shapes import divide_up, round_up
-from regard.engine.backends.fused.start import At, Start
+from regard.engine.backends.fused.start import POINT, At, Starter, start_all
 
 # no block has more positions
 _BEHIND = 1024
@@ -38,6 +38,9 @@ class Job:
         self.kind, self.order = kind, order
         self.recipe, self.query, self.key, self.value, self.weight, self.sink, self.bias, self.marks = order
         self.seed, self.draw_seed = seeds
+        self.is_borrowed = kind.is_borrowed and not torch.are_deterministic_algorithms_enabled()
+        # a kernel of ours, and where a mask may hide NaN or infinity, the same once more to heal what came out ill
+        self.passes = (True,) if self.is_borrowed else (False, True) if self.recipe.hides else (False,)
 
     def terms(self, at: At) -> tuple[Score, Weigh, Mask, Bias]:
         """Score, weigher, mask and bias, with `at` of each tensor in them."""
@@ -83,18 +86,20 @@ class Job:
         most = self.query.new_zeros(room + counts[1], dtype=torch.float32)
         form = self.query.new_empty(1, dtype=torch.int32)
         parts = most[: counts[0]], most[room:]
+        starts = []
         for name, x, part in zip(("query", "key"), (self.query, self.key), parts, strict=True):
 
-            def given(at: At, x: Tensor = x, part: Tensor = part) -> tuple[Any, ...]:
+            def give(at: At, x: Tensor = x, part: Tensor = part) -> tuple[Any, ...]:
                 return as_rows(x, at), at(part), x.shape[1], x.shape[2]
 
-            kind.start(Start(measure_rows, part.numel(), given, {"d": d, "D": round_up(d)}, name))
-        kind.start(
-            Start(
-                choose_form, 1, lambda at: (at(most), most.numel(), at(form)),
-                {"IS_HALF": kind.is_half, "COUNT": 1024},
-            )
-        )  # fmt: skip
+            constants = {"d": d, "D": round_up(d)}
+            starts.append((kind.find(("measure", name), partial(Starter, measure_rows, part.numel(), constants)), give))
+
+        def give_all(at: At) -> tuple[Any, ...]:
+            return at(most), most.numel(), at(form)
+
+        choice = partial(Starter, choose_form, 1, {"IS_HALF": kind.is_half, "COUNT": 1024})
+        start_all(*starts, (kind.find("choose", choice), give_all))
         # float32 would feel the roundings of a shared division
         near = {"most_queries": parts[0], "most_keys": parts[1]} if kind.is_half else {}
         return {"form": form, **near}
@@ -113,7 +118,8 @@ class Job:
 
         name = "query" if x is self.query else "key"
         constants = {"d": d, "D": round_up(d), "COUNT": 64, "IS_TANH": form is not None, "BEHIND": _BEHIND}
-        self.kind.start(Start(lay_out_features, grid, given, constants, name))
+        starter = self.kind.find(("lay out", name), partial(Starter, lay_out_features, grid, constants))
+        start_all((starter, given))
         return features
 
     def _make_weigh(self, at: At) -> Weigh:
@@ -177,8 +183,10 @@ class Job:
         return Noise(self.seed, dropout, 1 / (1 - dropout)) if dropout else Noise()
 
 
-def as_rows(x: Tensor, at: At) -> Rows:
-    return Rows(at(x), *x.stride())
+def as_rows(x: Tensor, at: At) -> Any:
+    # a launch knows fields by their order, and Triton by their names
+    rows = at(x), *x.stride()
+    return rows if at is POINT else Rows(*rows)
 
 
 def _list_strides(x: Tensor) -> list[int]:
@@ -186,5 +194,5 @@ def _list_strides(x: Tensor) -> list[int]:
     return [0 if size == 1 else stride for size, stride in zip(x.shape, x.stride(), strict=True)]
 
 
-def as_stat(stat: Tensor | None, at: At) -> Stat | None:
-    return None if stat is None else Stat(at(stat), stat.numel() // 2)
+def as_stat(stat: Tensor | None, at: At, is_logsumexp: bool = False) -> Stat | None:
+    return None if stat is None else Stat(at(stat), None if is_logsumexp else stat.numel() // 2)

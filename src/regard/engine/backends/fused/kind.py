@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +9,14 @@ import torch
 import triton
 from torch import Tensor
 
+from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
 from regard.engine.backends.fused.kernels.tiles import Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, fit, round_up
-from regard.engine.backends.fused.start import Launch, Start, as_tensor, compile_launches, is_compiled
+from regard.engine.backends.fused.start import Give, Starter, start_all
 from regard.engine.backends.fused.tune import pick
 
-LOG2E = math.log2(math.e)
 IS_INTERPRETED = triton.knobs.runtime.interpret
 # keys of a row for which one more look at them is cheap
 _SHORT = 256
@@ -49,40 +48,38 @@ class Kind:
             "d": d, "e": e, "SCORE": recipe.score, "WEIGH": recipe.weigh, "UNIT": self.unit, "D": max(16, round_up(d)),
             "E": max(least_e, round_up(e)), "PRECISION": precision, "FAST": not IS_INTERPRETED,
         }  # fmt: skip
-        # NaN and infinity under a mask are kept from those that may not see them where pairs are looked at one by one.
-        # The largest float32 are infinity to tensor cores: where those are at work, everywhere
-        self.heals = 0 if not recipe.hides else 2 if precision == "tf32x3" else 1
         # entmax must take the mean of its weights' gradient itself. Softmax may take output times its gradient, which
         # rounds otherwise than the gradient does; short rows can afford to be exact, and where one weight is all,
         # nothing is left of the difference
         short = recipe.takes_means and self.m <= _SHORT
         self.takes_own_means = short or recipe.weigh.startswith("entmax")
+        # whether cuDNN's kernel runs it, and ours heal
+        self.is_borrowed = can_borrow(recipe, query, key, value)
         # parts of its calls that hold no tensor, by name
         self.parts: dict[str, Any] = {}
         self._shapes: dict[str, Shape] = {}
-        self._launches: dict[Any, Launch] = {}
+        self._starters: dict[Any, Starter] = {}
 
-    def ask(self, kernel: str, ask: Callable[[Shape], Start]) -> Start:
-        """A kernel in its block shape, no longer than the call: few queries need no long block."""
-        shape = self._shapes.get(kernel)
-        if shape is None:
-            found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, lambda x: self.start(ask(x)))
-            shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
-        return ask(shape)
+    def find(self, name: Any, make: Callable[[], Starter]) -> Starter:
+        """A kernel that has no blocks to choose."""
+        starter = self._starters.get(name)
+        if starter is None:
+            starter = self._starters[name] = make()
+        return starter
 
-    def start(self, *starts: Start) -> None:
-        """Start kernels in this order; those that are new are compiled side by side."""
-        if not all(is_compiled(one.kernel) for one in starts):
-            # Triton's interpreter, or somebody who wants to see each launch
-            for kernel, count, given, constants, _ in starts:
-                kernel[(count,)](*given(as_tensor), **constants)
-            return
-        launches = [self._launches.get((one.kernel, one.variant)) for one in starts]
-        if None in launches:
-            launches = compile_launches(starts)
-            self._launches.update(((one.kernel, one.variant), x) for one, x in zip(starts, launches, strict=True))
-        for one, launch in zip(starts, launches, strict=True):
-            launch(one.count, one.given(Tensor.data_ptr))
+    def ask(self, kernel: str, variant: Any, make: Callable[[Shape], Starter], give: Give) -> tuple[Starter, Give]:
+        """A kernel in its block shape, and its arguments; `variant` tells apart what is compiled of it for one kind."""
+        starter = self._starters.get((kernel, variant))
+        if starter is None:
+            shape = self._shapes.get(kernel)
+            if shape is None:
+                # few queries need no long block
+                found = pick(
+                    kernel, self.recipe, self.is_half, self.widths, self.device, lambda x: start_all((make(x), give))
+                )
+                shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
+            starter = self._starters[kernel, variant] = make(shape)
+        return starter, give
 
 
 def find_kind(order: Order) -> Kind:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.engine.backends.fused.borrowed import LOG2E, attend_borrowed, differentiate_borrowed
 from regard.engine.backends.fused.job import Job, Noise, as_rows, as_stat
 from regard.engine.backends.fused.kernels.bias import Part, pull_bias
 from regard.engine.backends.fused.kernels.forward import attend_forward
@@ -15,14 +17,18 @@ from regard.engine.backends.fused.kernels.keys import pull_keys
 from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
 from regard.engine.backends.fused.kernels.solve import solve_rows
-from regard.engine.backends.fused.kind import LOG2E
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import At, Start
+from regard.engine.backends.fused.start import POINT, At, Give, Starter, start_all
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
     kind, recipe = job.kind, job.recipe
+    if job.is_borrowed:
+        out, stat = attend_borrowed(job.query, job.key, job.value, recipe.scale, keeps)
+        stat = stat if keeps else None
+        start_all(*_ask_forward(job, out, stat))
+        return out, stat
     dtype = job.value.dtype
     if keeps and recipe.keeps_exact(dtype):
         dtype = torch.float32
@@ -30,33 +36,40 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     is_kept = recipe.solves or (keeps and recipe.keeps_rows)
     stat = job.query.new_empty((2, kind.b, kind.h, kind.n), dtype=torch.float32) if is_kept else None
 
-    def give(at: At) -> tuple[Any, ...]:
-        return (
-            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at), as_stat(stat, at),
-            *job.terms(at), job.noise, kind.size,
-        )  # fmt: skip
-
-    def ask(shape: Shape) -> Start:
-        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
-        constants = {**kind.constants, "FOLD": folds, "HEAL": kind.heals, **shape.constants}
-        return Start(attend_forward, kind.count * divide_up(kind.n, shape.rows), give, constants, (shape, keeps))
-
-    forward = kind.ask("forward", ask)
-    kind.start(*([_ask_solution(job, stat)] if recipe.solves else []), forward)
+    solution = [_ask_solution(job, stat)] if recipe.solves else []
+    start_all(*solution, *_ask_forward(job, out, stat))
     return out, stat
 
 
-def _ask_solution(job: Job, stat: Tensor | None) -> Start:
+def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Starter, Give]]:
+    kind, recipe = job.kind, job.recipe
+
+    def give(at: At) -> tuple[Any, ...]:
+        return (
+            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at),
+            as_stat(stat, at, job.is_borrowed), *job.terms(at), job.noise, kind.size,
+        )  # fmt: skip
+
+    def make(heals: bool, shape: Shape) -> Starter:
+        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
+        constants = {**kind.constants, "FOLD": folds, "HEAL": heals, **shape.constants}
+        return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants)
+
+    variant = stat is None, job.is_borrowed
+    return [kind.ask("forward", (variant, heals), partial(make, heals), give) for heals in job.passes]
+
+
+def _ask_solution(job: Job, stat: Tensor | None) -> tuple[Starter, Give]:
     kind, draws = job.kind, Noise(job.draw_seed) if job.recipe.draws else Noise()
 
     def give(at: At) -> tuple[Any, ...]:
         return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size
 
-    def ask(shape: Shape) -> Start:
+    def make(shape: Shape) -> Starter:
         needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
-        return Start(solve_rows, kind.count * divide_up(kind.n, shape.rows), give, {**needed, **shape.constants}, shape)
+        return Starter(solve_rows, kind.count * divide_up(kind.n, shape.rows), {**needed, **shape.constants})
 
-    return kind.ask("solve", ask)
+    return kind.ask("solve", None, make, give)
 
 
 def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -86,10 +99,11 @@ def run_backward(
     job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants_weight: bool, wants_bias: bool
 ) -> Grads:
     work = Backward(job, grad, out, stat)
-    rows, kind = work.grads, job.kind
+    rows = work.grads
     queries, keys = _Room(job, "queries", wants_weight), _Room(job, "keys", False)
-    starts = [work.ask_means()] if job.recipe.takes_means and not kind.takes_own_means else []
-    kind.start(*starts, work.ask_queries(queries), work.ask_keys(keys))
+    takes_means = job.recipe.takes_means and not job.kind.takes_own_means and not job.is_borrowed
+    means = [work.ask_means()] if takes_means else []
+    start_all(*means, *work.ask_queries(queries), *work.ask_keys(keys))
     queries.turn_back(rows.query)
     keys.turn_back(rows.key)
     if wants_weight:
@@ -109,54 +123,69 @@ class Backward:
         kind = job.kind
         # kernels are compiled for the strides of this gradient, too
         self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16
+        self.means: Tensor | None = None
+        self.pointed: tuple[Any, ...] | None = None
+        if job.is_borrowed:
+            given = job.query, job.key, job.value, out, _there(stat)
+            self.grads = Grads(*differentiate_borrowed(grad, *given, job.recipe.scale))
+            return
         self.grads = Grads(*(lay_out(x, x.shape[-1], x.dtype) for x in (job.query, job.key, job.value)))
-        self.means = None
         if kind.takes_own_means or job.recipe.takes_means:
             self.means = job.query.new_empty((kind.b, kind.h, kind.n), dtype=torch.float32)
 
-    def ask_means(self) -> Start:
+    def ask_means(self) -> tuple[Starter, Give]:
         kind, e = self.job.kind, self.job.kind.constants["e"]
 
         def give(at: At) -> tuple[Any, ...]:
             return as_rows(self.out, at), as_rows(self.grad, at), at(_there(self.means)), kind.size
 
         constants = {"e": e, "E": round_up(e), "ROWS": 32}
-        return Start(take_means, kind.count * divide_up(kind.n, 32), give, constants, self.sort)
+        make = partial(Starter, take_means, kind.count * divide_up(kind.n, 32), constants)
+        return kind.find(("means", self.sort), make), give
 
     def _give(self, at: At) -> tuple[Any, ...]:
+        if at is not POINT:
+            return self._give_anew(at)
+        if self.pointed is None:
+            self.pointed = self._give_anew(at)
+        return self.pointed
+
+    def _give_anew(self, at: At) -> tuple[Any, ...]:
         job = self.job
         return (
             as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(self.grad, at),
-            as_stat(self.stat, at), None if self.means is None else at(self.means),
+            as_rows(self.out, at) if job.is_borrowed else None, as_stat(self.stat, at, job.is_borrowed),
+            None if self.means is None else at(self.means),
         )  # fmt: skip
 
-    def ask_queries(self, room: _Room) -> Start:
+    def ask_queries(self, room: _Room) -> list[tuple[Starter, Give]]:
         job, kind = self.job, self.job.kind
 
         def give(at: At) -> tuple[Any, ...]:
             dquery = as_rows(self.grads.query, at)
             return *self._give(at), dquery, room.point(at), *job.terms(at), job.noise, kind.size
 
-        def ask(shape: Shape) -> Start:
-            constants = {**kind.constants, "HEAL": kind.heals, "OWN": kind.takes_own_means, **shape.constants}
-            variant = shape, self.sort, room.weights is None
-            return Start(pull_queries, kind.count * divide_up(kind.n, shape.rows), give, constants, variant)
+        def make(heals: bool, shape: Shape) -> Starter:
+            owns = kind.takes_own_means and not job.is_borrowed
+            constants = {**kind.constants, "HEAL": heals, "OWN": owns, **shape.constants}
+            return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants)
 
-        return kind.ask("queries", ask)
+        variant = self.sort, room.weights is None, job.is_borrowed
+        return [kind.ask("queries", (variant, heals), partial(make, heals), give) for heals in job.passes]
 
-    def ask_keys(self, room: _Room) -> Start:
+    def ask_keys(self, room: _Room) -> list[tuple[Starter, Give]]:
         job, kind = self.job, self.job.kind
 
         def give(at: At) -> tuple[Any, ...]:
             rows = as_rows(self.grads.key, at), as_rows(self.grads.value, at)
             return *self._give(at), *rows, room.point(at), *job.terms(at), job.noise, kind.size
 
-        def ask(shape: Shape) -> Start:
-            constants = {**kind.constants, "HEAL": kind.heals, **shape.constants}
-            count = kind.b * kind.g * divide_up(kind.m, shape.keys)
-            return Start(pull_keys, count, give, constants, (shape, self.sort))
+        def make(heals: bool, shape: Shape) -> Starter:
+            constants = {**kind.constants, "HEAL": heals, **shape.constants}
+            return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants)
 
-        return kind.ask("keys", ask)
+        variant = self.sort, job.is_borrowed
+        return [kind.ask("keys", (variant, heals), partial(make, heals), give) for heals in job.passes]
 
     def pull_bias(self) -> Tensor:
         job, kind, bias = self.job, self.job.kind, _there(self.job.bias)
@@ -164,30 +193,32 @@ class Backward:
         # numbers to a block of queries: one for slopes
         count = round_up(bias.shape[1]) if what == "buckets" else 1
         constants = {**kind.constants, "E": max(16, kind.constants["E"]), "KIND": what, "BUCKETS": count}
+        # of slopes and buckets, one row of sums for each head and block of queries, added up below
         made = bias.new_empty(bias.shape, dtype=torch.float32) if what == "dense" else None
 
-        def ask(shape: Shape) -> Start:
+        def give(at: At) -> tuple[Any, ...]:
+            sizes = tuple(bias.shape) if what == "dense" else (1, kind.h, kind.n, 1)
+            buckets = job.marks.get("buckets")
+            rest = (None if buckets is None else at(buckets), None if what == "dense" else job.recipe.place)
+            rows = self._give(at)
+            part = Part(at(_there(made)), *sizes, *rest)
+            return *rows[:4], *rows[5:], part, *job.terms(at), job.noise, kind.size, kind.b
+
+        def make(shape: Shape) -> Starter:
             nonlocal made
             blocks = divide_up(kind.n, shape.rows)
+            grid = kind.h * blocks
             if what == "dense":
-                sizes = tuple(bias.shape)
                 wide = divide_up(kind.m, shape.keys) if bias.shape[3] > 1 else 1
                 grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
             else:
-                # one row of sums for each head and block of queries, added up below
                 made = bias.new_empty((kind.h, blocks, count), dtype=torch.float32)
-                sizes = 1, kind.h, kind.n, 1
-                grid = kind.h * blocks
+            return Starter(pull_bias, grid, {**constants, **shape.constants})
 
-            def give(at: At) -> tuple[Any, ...]:
-                buckets = job.marks.get("buckets")
-                rest = (None if buckets is None else at(buckets), None if what == "dense" else job.recipe.place)
-                part = Part(at(_there(made)), *sizes, *rest)
-                return *self._give(at), part, *job.terms(at), job.noise, kind.size, kind.b
-
-            return Start(pull_bias, grid, give, {**constants, **shape.constants}, (shape, self.sort))
-
-        kind.start(kind.ask("bias", ask))
+        starter, _ = kind.ask("bias", self.sort, make, give)
+        if made is None:
+            made = bias.new_empty((kind.h, starter.count // kind.h, count), dtype=torch.float32)
+        start_all((starter, give))
         found = _there(made)
         if what == "dense":
             return found

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import RegardError
+from regard.engine.backends.fused.borrowed import as_logsumexp, as_rows_are_kept
 from regard.engine.backends.fused.job import Job
 from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.launch import lay_out, run_backward, run_forward
@@ -82,6 +83,9 @@ def _attend(
     """The output, the rows' statistic and the output in float32, where they are kept."""
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
     out, stat, exact = _forward(job, keeps)
+    if job.is_borrowed and keeps:
+        assert stat is not None, "it was to be kept"
+        stat = as_rows_are_kept(stat)
     none = value.new_empty(0, dtype=torch.float32)
     return out, none if stat is None else stat, none.clone() if exact is None else exact
 
@@ -108,7 +112,8 @@ def _attend_back(
     numbers: Sequence[float], seeds: Sequence[int], wants_weight: bool, wants_bias: bool,
 ) -> list[Tensor]:  # fmt: skip
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
-    made = _backward(job, grad, out, stat if stat.numel() else None, (wants_weight, wants_bias))
+    kept = None if not stat.numel() else as_logsumexp(stat) if job.is_borrowed else stat
+    made = _backward(job, grad, out, kept, (wants_weight, wants_bias))
     return [grad.new_empty(0) if x is None else x for x in made]
 
 
@@ -192,6 +197,8 @@ class _Attend(torch.autograd.Function):
         if torch.is_grad_enabled() or _is_watched():
             # the operator says that it has no graph of its gradients
             given = str(recipe), recipe.reach, recipe.numbers, seeds, wants[3], wants[5]
+            if stat is not None and stat.shape == (*tensors[0].shape[:3], 1) and kind.is_borrowed:
+                stat = as_rows_are_kept(stat)
             none = grad.new_empty(0, dtype=torch.float32)
             made = _attend_back(grad, *tensors, marks, out, none if stat is None else stat, *given)
         else:

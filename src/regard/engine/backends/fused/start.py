@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -22,6 +22,7 @@ from regard.engine.backends.fused.kernels.weighs import Stat
 
 # how a tensor is handed over: itself, for Triton to look at, or as an address
 At = Callable[[Tensor], Any]
+POINT: At = Tensor.data_ptr
 # numbers of 32 and of 64 bits that are no multiple of anything, and not one
 _ANY, _ANY_LONG = 2**20 + 7, 2**40 + 7
 _MOST = 2**31
@@ -58,45 +59,61 @@ def is_compiled(kernel: Any) -> bool:
     return isinstance(kernel, triton.JITFunction) and not kernel.pre_run_hooks
 
 
-class Start(NamedTuple):
-    """A kernel to be started: how many programs, what it is given as tensors become what a launch takes, and constants."""
+class Starter:
+    """A kernel as calls of one kind start it: how many programs, its constants, and itself once it is compiled."""
 
-    kernel: Any
-    count: int
-    given: Callable[[At], Sequence[Any]]
-    constants: dict[str, Any]
-    # tells apart what is compiled of one kernel for one kind of call
-    variant: Any = None
+    def __init__(self, kernel: Any, count: int, constants: dict[str, Any]) -> None:
+        self.kernel, self.count, self.constants = kernel, count, constants
+        self.launch: Launch | None = None
 
 
-def compile_launches(starts: Sequence[Start]) -> list[Launch]:
-    """The kernels for arguments of these sorts, compiled side by side unless they were before."""
-    names, fresh = [], {}
-    for one in starts:
-        given = one.given(as_tensor)
-        name = one.kernel.fn, torch.cuda.current_device(), tuple(one.constants.items()), tuple(map(_sort, given))
-        names.append(name)
+# makes a kernel's arguments, with each tensor handed over in some way
+Give = Callable[[At], Sequence[Any]]
+
+
+def start_all(*starts: tuple[Starter, Give]) -> None:
+    """Start kernels in this order; those that are new are compiled side by side."""
+    pointed: Sequence[Any] = ()
+    last = None
+    for at, (starter, give) in enumerate(starts):
+        if starter.launch is None:
+            if not is_compiled(starter.kernel):
+                # Triton's interpreter, or somebody who wants to see each launch
+                starter.kernel[(starter.count,)](*give(as_tensor), **starter.constants)
+                continue
+            compile_new(starts[at:])
+            assert starter.launch is not None, "it was compiled"
+        if give is not last:
+            pointed, last = give(POINT), give
+        starter.launch(starter.count, pointed)
+
+
+def compile_new(starts: Sequence[tuple[Starter, Give]]) -> None:
+    """Compile those kernels side by side that were not yet for arguments of their sort."""
+    named, fresh = [], {}
+    for starter, give in starts:
+        given = give(as_tensor)
+        constants = tuple(starter.constants.items())
+        name = starter.kernel.fn, torch.cuda.current_device(), constants, tuple(map(_sort, given))
+        named.append((starter, name))
         if name not in _launches:
-            fresh[name] = one, given
+            fresh[name] = starter, given
     if fresh:
         with ThreadPoolExecutor(len(fresh)) as pool, triton.AsyncCompileMode(pool):
             made = {
-                name: one.kernel.warmup(*map(_generalise, given), grid=(1,), **one.constants)
-                for name, (one, given) in fresh.items()
+                name: starter.kernel.warmup(*map(_generalise, given), grid=(1,), **starter.constants)
+                for name, (starter, given) in fresh.items()
             }
-        for name, (one, given) in fresh.items():
-            rest = tuple(one.constants[x] for x in one.kernel.arg_names[len(given) :])
+        for name, (starter, given) in fresh.items():
+            rest = tuple(starter.constants[x] for x in starter.kernel.arg_names[len(given) :])
             _launches[name] = Launch(made[name], rest)
-    return [_launches[name] for name in names]
+    for starter, name in named:
+        starter.launch = _launches[name]
 
 
 def start(kernel: Any, count: int, given: Sequence[Any], **constants: Any) -> None:
     """`kernel[(count,)](*given, **constants)`."""
-    if is_compiled(kernel):
-        (launch,) = compile_launches([Start(kernel, count, lambda at: given, constants)])
-        launch(count, given)
-    else:
-        kernel[(count,)](*given, **constants)
+    start_all((Starter(kernel, count, constants), lambda at: given))
 
 
 def _generalise(x: Any) -> Any:

@@ -96,7 +96,7 @@ class Survey:
 
     def gather(self, place: int) -> dict[str, Tensor]:
         """The second pass, some blocks of rows at a time."""
-        job, heads, top = self.job, self.kind.count, self.top
+        heads, top = self.kind.count, self.top
         top_weights, top_keys = self.make(heads, self.n, top), self.make(heads, self.n, top, dtype=torch.int64)
         again = self.make(heads, self.n, dtype=torch.int8)
         received = self.make(heads, self.m)

@@ -9,6 +9,7 @@ from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
     find_features,
     find_rows,
+    is_sound,
     load_rows,
     mix,
     multiply,
@@ -26,13 +27,18 @@ def attend_forward(
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
-    To `HEAL` is to keep NaN and infinity from those that may not see them: 1 where pairs are looked at, 2 everywhere.
+    To `HEAL` is to do those blocks again that came out with NaN or infinity, and keep it from who may not see it.
     """
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
     b = tl.program_id(0) // blocks // size.heads
     h = tl.program_id(0) // blocks % size.heads
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    if HEAL:
+        if is_sound(load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True)):
+            return
+        # one kind of tile does: a heal is rare, and a smaller program compiles faster
+        whole_start, whole_stop = start, start
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     if AXIS == 1:
@@ -66,12 +72,13 @@ def attend_forward(
             for at in range(start, tl.minimum(whole_start, stop), KEYS):
                 acc, peak, total, lost, missed = _absorb(
                     acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                    size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                    size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
-        for at in range(whole_start, whole_stop, KEYS):
-            acc, peak, total, lost, missed = _absorb(
+        if not HEAL:
+            for at in range(whole_start, whole_stop, KEYS):
+                acc, peak, total, lost, missed = _absorb(
                 acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 1, False,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     else:
         # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
@@ -81,12 +88,12 @@ def attend_forward(
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc, peak, total, lost, missed = _absorb(
                     acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
-                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc, peak, total, lost, missed = _absorb(
                 acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
 
     if WEIGH == "softmax" or WEIGH == "sum":
@@ -100,8 +107,11 @@ def attend_forward(
             share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
             # a weight is e^−inf = 0 where there is no mass
             peak = tl.where(nothing, float("inf"), peak)
-            tl.store(stat.at + row, peak, mask=i < size.n)
-            tl.store(stat.at + stat.apart + row, share, mask=i < size.n)
+            if stat.apart is None:
+                tl.store(stat.at + row, (peak - tl.log2(share)) * 0.6931471805599453, mask=i < size.n)
+            else:
+                tl.store(stat.at + row, peak, mask=i < size.n)
+                tl.store(stat.at + stat.apart + row, share, mask=i < size.n)
     if AXIS == 0:
         acc = tl.trans(acc)
     store_rows(acc, out, b, h, block * ROWS, size.n, e, ROWS, E)

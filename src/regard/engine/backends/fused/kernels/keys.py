@@ -4,14 +4,15 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
-from regard.engine.backends.fused.kernels.pull import add_features, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, are_sound, clear_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, is_sound, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.weighs import load_stat
 
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, stat, means, dk, dv, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dk, dv, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
@@ -23,8 +24,19 @@ def pull_keys(
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
-    key, acc = 0.0, 0.0
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
+    if HEAL:
+        sound = is_sound(load_rows(dv, b, g, block * KEYS, size.m, e, KEYS, E, True))
+        if SCORE == "dot":
+            sound = sound & is_sound(load_rows(dk, b, g, block * KEYS, size.m, d, KEYS, D, True))
+        else:
+            sound = sound & are_sound(features, b, g, heads, own, size.m, d)
+        if sound:
+            return
+        if SCORE != "dot":
+            clear_features(features, b, g, heads, own, size.m, d)
+        whole_start, whole_stop = start, start
+    key, acc = 0.0, 0.0
     if SCORE == "dot":
         key = load_rows(k, b, g, block * KEYS, size.m, d, KEYS, D, True)
         acc = tl.zeros([KEYS, D], tl.float32)
@@ -43,13 +55,14 @@ def pull_keys(
             if mask.after is not None:
                 for at in range(start, tl.minimum(whole_start, stop), ROWS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 0, True,
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
                     )  # fmt: skip
-            for at in range(whole_start, whole_stop, ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 1, False,
+            if not HEAL:
+                for at in range(whole_start, whole_stop, ROWS):
+                    acc, total = _gather(
+                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, False,
                 )  # fmt: skip
         else:
             # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
@@ -60,14 +73,14 @@ def pull_keys(
                 i = i[None, :] if AXIS == 0 else i[:, None]
                 if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh,
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
                         mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST,
-                        HEAL > 0, True,
+                        HEAL, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL > 0, True,
+                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
@@ -78,7 +91,7 @@ def pull_keys(
 
 @triton.jit
 def _gather(
-    acc, total, key, value, q, grad, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
+    acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
     d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
     FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
@@ -89,8 +102,7 @@ def _gather(
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
-        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+        one, other = load_stat(stat, row, i, size.n)
     if means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
     query, right = 0.0, 0.0
@@ -103,6 +115,9 @@ def _gather(
     else:
         pulled = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
         turned = tl.trans(pulled) if AXIS == 0 else pulled
+        if out is not None:
+            mine = load_rows(out, b, h, start, size.n, e, ROWS, E, CHECK).to(tl.float32)
+            mean = tl.sum(mine * pulled.to(tl.float32), 1)[None, :]
     near = are_near(score, b, h, start, first, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     allowed, _, weights, _, dscores, _ = pull_tile(
         right, key, value, turned, b, h, i, first, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,

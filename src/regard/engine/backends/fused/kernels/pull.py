@@ -192,3 +192,27 @@ def _sum(parts, allowed, HEAL: tl.constexpr):
 def _add(at, share, own, count):
     so_far = tl.load(at, mask=own < count, other=0.0)
     tl.store(at, so_far + share, mask=own < count)
+
+
+@triton.jit
+def clear_features(features, b, h, heads, own, count, d: tl.constexpr):
+    """Zeros again."""
+    for f in range(d):
+        at = find_features(features.rows, b, h, heads, count, d) + f * count + own
+        tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < count)
+        if features.weights is not None:
+            at = find_features(features.weights, b, h, heads, count, d) + f * count + own
+            tl.store(at, tl.zeros(own.shape, tl.float32), mask=own < count)
+
+
+@triton.jit
+def are_sound(features, b, h, heads, own, count, d: tl.constexpr):
+    """Whether no gradient of these positions is NaN or infinite."""
+    ill = tl.zeros(own.shape, tl.int32)
+    for f in range(d):
+        at = find_features(features.rows, b, h, heads, count, d) + f * count + own
+        ill |= tl.where(tl.abs(tl.load(at, mask=own < count, other=0.0)) < float("inf"), 0, 1)
+        if features.weights is not None:
+            at = find_features(features.weights, b, h, heads, count, d) + f * count + own
+            ill |= tl.where(tl.abs(tl.load(at, mask=own < count, other=0.0)) < float("inf"), 0, 1)
+    return tl.max(ill) == 0

@@ -4,10 +4,10 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
-from regard.engine.backends.fused.kernels.pull import add_features, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, are_sound, clear_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
-from regard.engine.backends.fused.kernels.weighs import lean, weigh_again
+from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, is_sound, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.weighs import lean, load_stat, weigh_again
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, stat, means, dq, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dq, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
     OWN: tl.constexpr,
@@ -40,11 +40,19 @@ def pull_queries(
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
+    if HEAL:
+        if SCORE == "dot":
+            if is_sound(load_rows(dq, b, h, block * ROWS, size.n, d, ROWS, D, True)):
+                return
+        else:
+            if are_sound(features, b, h, size.heads, i, size.n, d):
+                return
+            clear_features(features, b, h, size.heads, i, size.n, d)
+        whole_start, whole_stop = start, start
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
-        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+        one, other = load_stat(stat, row, i, size.n)
     query, acc = 0.0, 0.0
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
@@ -76,21 +84,26 @@ def pull_queries(
         mean = top
         if WEIGH != "softmax" and WEIGH != "sum":
             mean = top / tl.where(bottom > 0, bottom, 1.0)
-        tl.store(means + row, mean, mask=i < size.n)
+        if not HEAL:
+            tl.store(means + row, mean, mask=i < size.n)
     elif means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
+    elif out is not None:
+        mine = load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True).to(tl.float32)
+        mean = tl.sum(mine * pulled.to(tl.float32), 1, keep_dims=True)
 
     if SCORE == "dot":
         if mask.before is not None:
             for at in range(start, tl.minimum(whole_start, stop), KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
-        for at in range(whole_start, whole_stop, KEYS):
-            acc = _gather(
+        if not HEAL:
+            for at in range(whole_start, whole_stop, KEYS):
+                acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 1, False,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
             )  # fmt: skip
     else:
         # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
@@ -100,12 +113,12 @@ def pull_queries(
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         else:
             acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL > 0, True,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)

@@ -63,6 +63,12 @@ def store_rows(block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.c
 
 
 @triton.jit
+def is_sound(block):
+    """Whether no number of a block is NaN or infinite."""
+    return tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1)) == 0
+
+
+@triton.jit
 def find_features(features, b, h, heads, count, d: tl.constexpr):
     """Where the features of one sequence and head begin; they come in fours."""
     return features + (b * heads + h).to(tl.int64) * ((d + 3) // 4 * 4) * count

@@ -22,11 +22,22 @@ class Weigh(NamedTuple):
 class Stat(NamedTuple):
     """Two float32 that a row is remembered by.
 
-    Softmax has its peak and 1/total, entmax its peak and threshold, hard attention the key.
+    Softmax has its peak and 1/total, entmax its peak and threshold, hard attention the key. Torch's kernels keep one,
+    the natural logsumexp.
     """
 
     at: Any
-    apart: Any  # how far the second lies from the first
+    apart: Any = None  # how far the second lies from the first; None where there is but the logsumexp
+
+
+@triton.jit
+def load_stat(stat, row, i, n):
+    """Both numbers of rows; infinity and zero past the last one."""
+    one = tl.load(stat.at + row, mask=i < n, other=float("inf"))
+    if stat.apart is None:
+        return one * 1.4426950408889634, tl.where(i < n, 1.0, 0.0)
+    else:
+        return one, tl.load(stat.at + stat.apart + row, mask=i < n, other=0.0)
 
 
 @triton.jit
