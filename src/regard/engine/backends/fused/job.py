@@ -195,4 +195,4 @@ def _list_strides(x: Tensor) -> list[int]:
 
 
 def as_stat(stat: Tensor | None, at: At, is_logsumexp: bool = False) -> Stat | None:
-    return None if stat is None else Stat(at(stat), None if is_logsumexp else stat.numel() // 2)
+    return None if stat is None else Stat(at(stat), 0 if is_logsumexp else stat.numel() // 2)

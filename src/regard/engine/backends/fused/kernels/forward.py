@@ -107,7 +107,7 @@ def attend_forward(
             share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
             # a weight is e^−inf = 0 where there is no mass
             peak = tl.where(nothing, float("inf"), peak)
-            if stat.apart is None:
+            if stat.apart == 0:
                 tl.store(stat.at + row, (peak - tl.log2(share)) * 0.6931471805599453, mask=i < size.n)
             else:
                 tl.store(stat.at + row, peak, mask=i < size.n)
