@@ -10,14 +10,14 @@ from torch import Tensor
 
 from regard.engine.backends.fused.kernels.biases import Bias
 from regard.engine.backends.fused.kernels.masks import Mask
-from regard.engine.backends.fused.kernels.prepare import choose_form, lay_out_features, measure_rows
+from regard.engine.backends.fused.kernels.prepare import flag_blocks, lay_out_features, measure_rows
 from regard.engine.backends.fused.kernels.scores import BLOCK, Score
 from regard.engine.backends.fused.kernels.tiles import Rows
 from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.read import Order
-from regard.engine.backends.fused.shapes import divide_up, round_up
-from regard.engine.backends.fused.start import POINT, At, Starter, start_all
+from regard.engine.backends.fused.shapes import LEAST, divide_up, round_up
+from regard.engine.backends.fused.start import POINT, At, Give, Starter, start_all
 
 # no block has more positions
 _BEHIND = 1024
@@ -73,54 +73,39 @@ class Job:
     @cached_property
     def features(self) -> dict[str, Tensor]:
         """Query and key feature by feature; for tanh also its form, and the largest numbers block by block."""
-        found = self._measure() if self.recipe.score == "tanh" else {}
-        form = found.get("form")
-        return found | {"queries": self._lay_out(self.query, form), "keys": self._lay_out(self.key, form)}
-
-    def _measure(self) -> dict[str, Tensor]:
-        """The largest numbers, block by block, and the form of tanh that they allow; none of it leaves the device."""
-        d, kind = self.query.shape[-1], self.kind
-        counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
-        # each aligned, however many the other has
-        room = divide_up(counts[0], 4) * 4
-        most = self.query.new_zeros(room + counts[1], dtype=torch.float32)
-        form = self.query.new_empty(1, dtype=torch.int32)
-        parts = most[: counts[0]], most[room:]
-        starts = []
-        for name, x, part in zip(("query", "key"), (self.query, self.key), parts, strict=True):
-
-            def give(at: At, x: Tensor = x, part: Tensor = part) -> tuple[Any, ...]:
-                return as_rows(x, at), at(part), x.shape[1], x.shape[2]
-
-            constants = {"d": d, "D": round_up(d)}
-            starts.append((kind.find(("measure", name), partial(Starter, measure_rows, part.numel(), constants)), give))
-
-        def give_all(at: At) -> tuple[Any, ...]:
-            return at(most), most.numel(), at(form)
-
-        choice = partial(Starter, choose_form, 1, {"IS_HALF": kind.is_half, "COUNT": 1024})
-        start_all(*starts, (kind.find("choose", choice), give_all))
-        # float32 would feel the roundings of a shared division
-        near = {"most_queries": parts[0], "most_keys": parts[1]} if kind.is_half else {}
-        return {"form": form, **near}
-
-    def _lay_out(self, x: Tensor, form: Tensor | None) -> Tensor:
-        """(b, h, positions, d) feature by feature, for tanh in the form that was chosen."""
-        b, h, count, d = x.shape
+        kind, d = self.kind, self.query.shape[-1]
+        high = divide_up(d, 4) * 4
         # room behind, since blocks read past the last position without looking
-        size = b * h * ((d + 3) // 4 * 4) * count
-        make = torch.empty if d % 4 == 0 else torch.zeros
-        features = make(size + _BEHIND, dtype=torch.float32, device=x.device)[:size].view(b, h, -1, count)
-        grid = b * h * divide_up(count, 64)
+        sizes = [x.shape[0] * x.shape[1] * high * x.shape[2] for x in (self.query, self.key)]
+        laid_out = [self.query.new_empty(size + _BEHIND, dtype=torch.float32) for size in sizes]
+        counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
+        # those of keys begin at an aligned place, however many there are of queries
+        room = divide_up(counts[0], 4) * 4
+        is_tanh = self.recipe.score == "tanh"
+        most = self.query.new_zeros(room + counts[1], dtype=torch.float32) if is_tanh else None
+        form = self.query.new_empty(1, dtype=torch.int32) if is_tanh else None
 
-        def given(at: At) -> tuple[Any, ...]:
-            return as_rows(x, at), at(features), None if form is None else at(form), h, count
+        def measure(at: At) -> tuple[Any, ...]:
+            assert most is not None
+            return as_rows(self.query, at), as_rows(self.key, at), at(most), kind.size, counts[0], room
 
-        name = "query" if x is self.query else "key"
-        constants = {"d": d, "D": round_up(d), "COUNT": 64, "IS_TANH": form is not None, "BEHIND": _BEHIND}
-        starter = self.kind.find(("lay out", name), partial(Starter, lay_out_features, grid, constants))
-        start_all((starter, given))
-        return features
+        def lay_out(at: At) -> tuple[Any, ...]:
+            rows = as_rows(self.query, at), as_rows(self.key, at), *map(at, laid_out)
+            maybe = (None if x is None else at(x) for x in (most, form))
+            return *rows, *maybe, kind.size, counts[0], room + counts[1]
+
+        constants = {"d": d, "D": max(round_up(d), high)}
+        more = {"COUNT": BLOCK.value, "IS_HALF": kind.is_half, "BEHIND": _BEHIND}
+        first = kind.find("measure", partial(Starter, measure_rows, sum(counts), constants))
+        second = kind.find("lay out", partial(Starter, lay_out_features, sum(counts), constants | more))
+        start_all(*([(first, measure)] if is_tanh else []), (second, lay_out))
+        names = zip(("queries", "keys"), (self.query, self.key), laid_out, sizes, strict=True)
+        found = {name: x[:size].view(*rows.shape[:2], high, rows.shape[2]) for name, rows, x, size in names}
+        if most is None or form is None:
+            return found
+        # float32 would feel the roundings of a shared division
+        near = {"most_queries": most[: counts[0]], "most_keys": most[room:]} if kind.is_half else {}
+        return found | {"form": form, **near}
 
     def _make_weigh(self, at: At) -> Weigh:
         kind, number = self.recipe.weigh, self.recipe.power
@@ -181,6 +166,24 @@ class Job:
     def noise(self) -> Noise:
         dropout = self.recipe.dropout
         return Noise(self.seed, dropout, 1 / (1 - dropout)) if dropout else Noise()
+
+    def make_flags(self, count: int) -> Tensor | None:
+        """Room for a word from each block of so many rows whether it has NaN or infinity, where a mask may hide some."""
+        blocks = self.query.shape[0] * self.query.shape[1] * divide_up(count, LEAST)
+        return self.query.new_empty(blocks, dtype=torch.int32) if self.recipe.hides else None
+
+    def flag(self, name: str, flags: Tensor | None, heal: Starter, *rows: Tensor) -> tuple[Starter, Give]:
+        """What marks the blocks that a borrowed kernel made, for the kernel that is to heal them."""
+        one, *others = rows
+        side = heal.constants["KEYS" if name == "keys" else "ROWS"]
+
+        def give(at: At) -> tuple[Any, ...]:
+            other = as_rows(others[0], at) if others else None
+            return as_rows(one, at), other, None if flags is None else at(flags), one.shape[1], one.shape[2]
+
+        width = one.shape[3]
+        constants = {"WIDTH": width, "D": round_up(width), "COUNT": side}
+        return self.kind.find(("flag", name), partial(Starter, flag_blocks, heal.count, constants)), give
 
 
 def as_rows(x: Tensor, at: At) -> Any:

@@ -43,11 +43,13 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
 
 def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Starter, Give]]:
     kind, recipe = job.kind, job.recipe
+    flags = job.make_flags(kind.n)
 
     def give(at: At) -> tuple[Any, ...]:
         return (
             as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at),
-            as_stat(stat, at, job.is_borrowed), *job.terms(at), job.noise, kind.size,
+            as_stat(stat, at, job.is_borrowed), None if flags is None else at(flags), *job.terms(at), job.noise,
+            kind.size,
         )  # fmt: skip
 
     def make(heals: bool, shape: Shape) -> Starter:
@@ -56,7 +58,8 @@ def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Start
         return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants)
 
     variant = stat is None, job.is_borrowed
-    return [kind.ask("forward", (variant, heals), partial(make, heals), give) for heals in job.passes]
+    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give) for heals in job.passes]
+    return [job.flag("forward", flags, asked[0][0], out), *asked] if job.is_borrowed else asked
 
 
 def _ask_solution(job: Job, stat: Tensor | None) -> tuple[Starter, Give]:
@@ -159,11 +162,12 @@ class Backward:
         )  # fmt: skip
 
     def ask_queries(self, room: _Room) -> list[tuple[Starter, Give]]:
-        job, kind = self.job, self.job.kind
+        job, kind, dquery = self.job, self.job.kind, self.grads.query
+        flags = job.make_flags(kind.n)
 
         def give(at: At) -> tuple[Any, ...]:
-            dquery = as_rows(self.grads.query, at)
-            return *self._give(at), dquery, room.point(at), *job.terms(at), job.noise, kind.size
+            made = as_rows(dquery, at), None if flags is None else at(flags)
+            return *self._give(at), *made, room.point(at), *job.terms(at), job.noise, kind.size
 
         def make(heals: bool, shape: Shape) -> Starter:
             owns = kind.takes_own_means and not job.is_borrowed
@@ -171,21 +175,25 @@ class Backward:
             return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants)
 
         variant = self.sort, room.weights is None, job.is_borrowed
-        return [kind.ask("queries", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [kind.ask("queries", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        return [job.flag("queries", flags, asked[0][0], dquery), *asked] if job.is_borrowed else asked
 
     def ask_keys(self, room: _Room) -> list[tuple[Starter, Give]]:
-        job, kind = self.job, self.job.kind
+        job, kind, made = self.job, self.job.kind, (self.grads.key, self.grads.value)
+        flags = job.make_flags(kind.m)
 
         def give(at: At) -> tuple[Any, ...]:
-            rows = as_rows(self.grads.key, at), as_rows(self.grads.value, at)
-            return *self._give(at), *rows, room.point(at), *job.terms(at), job.noise, kind.size
+            dkey, dvalue = (as_rows(x, at) for x in made)
+            flagged = None if flags is None else at(flags)
+            return *self._give(at), dkey, dvalue, flagged, room.point(at), *job.terms(at), job.noise, kind.size
 
         def make(heals: bool, shape: Shape) -> Starter:
             constants = {**kind.constants, "HEAL": heals, **shape.constants}
             return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants)
 
         variant = self.sort, job.is_borrowed
-        return [kind.ask("keys", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [kind.ask("keys", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        return [job.flag("keys", flags, asked[0][0], *made), *asked] if job.is_borrowed else asked
 
     def pull_bias(self) -> Tensor:
         job, kind, bias = self.job, self.job.kind, _there(self.job.bias)

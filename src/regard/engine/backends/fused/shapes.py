@@ -13,8 +13,8 @@ from typing import Any
 from regard.engine.backends.fused.recipe import Recipe
 
 
-# up to so many positions a side of a block is short
-FEW, SHORT = 64, 32
+# up to so many positions a side of a block is short; no side is shorter than the least
+FEW, SHORT, LEAST = 64, 32, 16
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def fit(shape: Shape, n: int, m: int, is_dot: bool) -> Shape:
     >>> fit(Shape(128, 64, 4, 3), 50, 1000, True)
     Shape(rows=32, keys=64, warps=4, stages=3)
     """
-    rows, keys = (min(most, SHORT) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
-    # features lie along threads, one position each
-    warps = shape.warps if is_dot or rows == shape.rows else max(1, rows // 32)
-    return Shape(rows, keys, warps, shape.stages)
+    # features lie along threads, one position each: shorter blocks would leave some without work
+    short = SHORT if is_dot else FEW
+    rows, keys = (min(most, short) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
+    return Shape(rows, keys, shape.warps, shape.stages)
 
 
 @lru_cache(1024)

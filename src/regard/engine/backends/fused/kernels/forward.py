@@ -8,8 +8,8 @@ from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
     find_features,
+    find_ill,
     find_rows,
-    is_sound,
     load_rows,
     mix,
     multiply,
@@ -21,13 +21,13 @@ from regard.engine.backends.fused.kernels.weighs import weigh_again
 
 @triton.jit
 def attend_forward(
-    q, k, v, out, stat, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
+    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
     SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
-    To `HEAL` is to do those blocks again that came out with NaN or infinity, and keep it from who may not see it.
+    Where `flags` is given, it says whether a block came out with NaN or infinity; to heal is to do those again.
     """
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
@@ -35,7 +35,7 @@ def attend_forward(
     h = tl.program_id(0) // blocks % size.heads
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
     if HEAL:
-        if is_sound(load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True)):
+        if tl.load(flags + tl.program_id(0)) == 0:
             return
         # one kind of tile does: a heal is rare, and a smaller program compiles faster
         whole_start, whole_stop = start, start
@@ -115,6 +115,10 @@ def attend_forward(
     if AXIS == 0:
         acc = tl.trans(acc)
     store_rows(acc, out, b, h, block * ROWS, size.n, e, ROWS, E)
+    if flags is not None and not HEAL:
+        # rows past the last one hold what nobody stores, and columns past the last zeros
+        past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
+        tl.store(flags + tl.program_id(0), find_ill(tl.where(past, 0.0, acc)))
 
 
 @triton.jit

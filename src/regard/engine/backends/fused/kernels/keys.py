@@ -4,15 +4,15 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
-from regard.engine.backends.fused.kernels.pull import add_features, are_sound, clear_features, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, is_sound, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
 from regard.engine.backends.fused.kernels.weighs import load_stat
 
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, out, stat, means, dk, dv, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
@@ -26,12 +26,7 @@ def pull_keys(
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
     if HEAL:
-        sound = is_sound(load_rows(dv, b, g, block * KEYS, size.m, e, KEYS, E, True))
-        if SCORE == "dot":
-            sound = sound & is_sound(load_rows(dk, b, g, block * KEYS, size.m, d, KEYS, D, True))
-        else:
-            sound = sound & are_sound(features, b, g, heads, own, size.m, d)
-        if sound:
+        if tl.load(flags + tl.program_id(0)) == 0:
             return
         if SCORE != "dot":
             clear_features(features, b, g, heads, own, size.m, d)
@@ -87,6 +82,15 @@ def pull_keys(
     else:
         total = tl.trans(total)
     store_rows(total, dv, b, g, block * KEYS, size.m, e, KEYS, E)
+    if flags is not None and not HEAL:
+        past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
+        ill = find_ill(tl.where(past, 0.0, total))
+        if SCORE == "dot":
+            ill |= find_ill(tl.where(past, 0.0, acc))
+        else:
+            tl.debug_barrier()
+            ill |= find_ill_features(features, b, g, heads, own, size.m, d)
+        tl.store(flags + tl.program_id(0), ill)
 
 
 @triton.jit

@@ -206,8 +206,8 @@ def clear_features(features, b, h, heads, own, count, d: tl.constexpr):
 
 
 @triton.jit
-def are_sound(features, b, h, heads, own, count, d: tl.constexpr):
-    """Whether no gradient of these positions is NaN or infinite."""
+def find_ill_features(features, b, h, heads, own, count, d: tl.constexpr):
+    """One where a gradient of these positions is NaN or infinite, else zero."""
     ill = tl.zeros(own.shape, tl.int32)
     for f in range(d):
         at = find_features(features.rows, b, h, heads, count, d) + f * count + own
@@ -215,4 +215,4 @@ def are_sound(features, b, h, heads, own, count, d: tl.constexpr):
         if features.weights is not None:
             at = find_features(features.weights, b, h, heads, count, d) + f * count + own
             ill |= tl.where(tl.abs(tl.load(at, mask=own < count, other=0.0)) < float("inf"), 0, 1)
-    return tl.max(ill) == 0
+    return tl.max(ill)

@@ -4,9 +4,9 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
-from regard.engine.backends.fused.kernels.pull import add_features, are_sound, clear_features, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, is_sound, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
 from regard.engine.backends.fused.kernels.weighs import lean, load_stat, weigh_again
 
 
@@ -25,7 +25,7 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, out, stat, means, dq, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
     OWN: tl.constexpr,
@@ -41,12 +41,9 @@ def pull_queries(
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
     if HEAL:
-        if SCORE == "dot":
-            if is_sound(load_rows(dq, b, h, block * ROWS, size.n, d, ROWS, D, True)):
-                return
-        else:
-            if are_sound(features, b, h, size.heads, i, size.n, d):
-                return
+        if tl.load(flags + tl.program_id(0)) == 0:
+            return
+        if SCORE != "dot":
             clear_features(features, b, h, size.heads, i, size.n, d)
         whole_start, whole_stop = start, start
     row = (b * size.heads + h).to(tl.int64) * size.n + i
@@ -122,6 +119,11 @@ def pull_queries(
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
+        if flags is not None and not HEAL:
+            tl.store(flags + tl.program_id(0), find_ill(tl.where(i >= size.n, 0.0, acc)))
+    elif flags is not None and not HEAL:
+        tl.debug_barrier()
+        tl.store(flags + tl.program_id(0), find_ill_features(features, b, h, size.heads, i, size.n, d))
 
 
 @triton.jit

@@ -63,9 +63,9 @@ def store_rows(block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.c
 
 
 @triton.jit
-def is_sound(block):
-    """Whether no number of a block is NaN or infinite."""
-    return tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1)) == 0
+def find_ill(block):
+    """One where a number of a block is NaN or infinite, else zero."""
+    return tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1))
 
 
 @triton.jit
