@@ -16,7 +16,7 @@ from regard.engine.check import Terms, as_terms, check, check_call, check_terms
 from regard.engine.custom_op import attend_as_operator, can_pack
 from regard.engine.known import keep, read_kind, recall
 from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.run import run_planned
+from regard.engine.run import OBSERVERS, run_planned
 from regard.engine.transform import attend_transformed, is_transformed
 from regard.mask import Full
 from regard.score import Dot
@@ -52,6 +52,8 @@ def attend(
     numbers: list[Tensor] = []
     kind = read_kind(query, key, value, (score, weigh, mask, bias), dropout, backend, numbers)
     if kind is not None and (known := recall(kind)) is not None and type(generator) in (NoneType, torch.Generator):
+        if known.again is not None and not OBSERVERS:
+            return known.again(query, key, value)
         call = known.renew(score, weigh, mask, bias, numbers)
         return run_planned(known.plan, call, generator, as_terms(score, weigh, mask, bias), query, key, value)
     terms = as_terms(score, weigh, mask, bias)
@@ -73,7 +75,7 @@ def attend(
         return attend_as_operator(query, key, value, (terms[0], drawn, *terms[2:]), options)
     planned = plan(call, backend)
     if kind is not None:
-        keep(kind, planned)
+        keep(kind, planned, query, key, value)
     return run_planned(planned, call, generator, terms, query, key, value)
 
 

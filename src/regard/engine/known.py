@@ -7,6 +7,7 @@ backend makes of them are the same. Numbers that a check reads, as lengths, are 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +30,19 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 class Known:
     """The plan of a kind of call, and the mask that its last call had."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, is_folded: bool) -> None:
+        self.plan, self.is_folded = plan, is_folded
         self.learns = bool(plan.call.tensors)
         self.seen: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
         self.mask = plan.call.mask
+        self._again: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+
+    @property
+    def again(self) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
+        """All of the call, where a backend kept it and nothing but its rows can be another."""
+        if self._again is None and self.is_folded:
+            self._again = self.plan.call.kept.get("again")
+        return self._again
 
     def renew(self, score: Any, weigh: Any, mask: Any, bias: Any, numbers: list[Tensor]) -> Call:
         """The call with the tensors that the terms hold this time; `numbers` are those of the mask."""
@@ -118,8 +127,9 @@ def recall(kind: Kind) -> Known | None:
     return _known.get(kind)
 
 
-def keep(kind: Kind, plan: Plan) -> None:
-    """Keep the plan for the next call of its kind."""
+def keep(kind: Kind, plan: Plan, *rows: Tensor) -> None:
+    """Keep the plan for the next call of its kind; query, key and value tell whether they come folded."""
     if len(_known) >= MOST:
         _known.clear()
-    _known[kind] = Known(plan)
+    sizes = plan.call.sizes
+    _known[kind] = Known(plan, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))

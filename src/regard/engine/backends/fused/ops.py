@@ -18,6 +18,7 @@ from regard.engine.backends.fused.read import Order, keeps_rows, read
 from regard.engine.backends.fused.recipe import parse
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
+from regard.score import Dot
 
 
 def attend_fused(
@@ -32,14 +33,28 @@ def attend_fused(
         if not _is_plain(order):
             return _attend_watched(call, order, seeds)
         kind = call.kept["kind"] = find_kind(order)
-    job = Job(kind, order, seeds)
-    if not call.needs_grad:
-        return _forward(job, False)[0]
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
+    if isinstance(call.score, Dot) and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
+        # nothing but the rows can be another the next time
+        call.kept["again"] = partial(_attend_rows, kind, call.needs_grad, again)
+    return _attend_order(kind, order, seeds, call.needs_grad, again, call.constants)
+
+
+def _attend_order(
+    kind: Kind, order: Order, seeds: tuple[int, int], keeps: bool, again: Again | None, constants: tuple[Tensor, ...]
+) -> Tensor:
+    job = Job(kind, order, seeds)
+    if not keeps:
+        return _forward(job, False)[0]
     # without what an operator takes for its own bookkeeping, which is more than a small call does
-    out: Tensor = _Attend.apply(job, again, call.constants, *order[1:7])  # type: ignore[no-untyped-call]
+    out: Tensor = _Attend.apply(job, again, constants, *order[1:7])  # type: ignore[no-untyped-call]
     return out
+
+
+def _attend_rows(kind: Kind, keeps: bool, again: Again | None, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """A call whose terms hold no tensor, as the last one of its kind."""
+    return _attend_order(kind, Order(kind.recipe, query, key, value, None, None, None, {}), (0, 0), keeps, again, ())
 
 
 def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:

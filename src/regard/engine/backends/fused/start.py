@@ -50,7 +50,7 @@ class Launch:
             # a profiler wants to be told
             self.made[(count, 1, 1)](*given, *self.rest)
             return
-        stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+        stream = torch._C._cuda_getCurrentRawStream(torch._C._cuda_getDevice())
         self.run(count, 1, 1, stream, self.function, self.packed, None, None, None, *given, *self.rest)
 
 
