@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.bias import Alibi, Dense, Relative
 from regard.core import Score
-from regard.core.terms import rowless, unsettled
+from regard.core.terms import rowless
 from regard.engine.backends.fused.masks import count_bytes, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.call import Call
@@ -122,12 +122,10 @@ def _read_bias(call: Call, recipe: Recipe, tensors: dict[str, Tensor]) -> tuple[
     if isinstance(bias, Dense):
         return replace(recipe, bias="dense"), bias.values
     if isinstance(bias, Alibi):
-        if bias.offset is None:
-            raise unsettled(bias, "offset")
+        assert bias.offset is not None, "settled"
         return replace(recipe, bias="slopes", place=bias.offset), bias.slopes
     if isinstance(bias, Relative):
-        if bias.offset is None:
-            raise unsettled(bias, "offset")
+        assert bias.offset is not None, "settled"
         ahead = torch.arange(1 - s.n, s.m, device=s.device) - bias.offset
         tensors["buckets"] = bias.bucket(ahead).to(torch.int32)
         return replace(recipe, bias="buckets"), bias.table
@@ -148,7 +146,7 @@ def _read_score(
         width = score.width if isinstance(score.width, Tensor) else torch.full((1,), score.width, device=query.device)
         width = width.reshape(1, 1).expand(1, d) if width.numel() == 1 else torch.atleast_2d(width)
         return replace(recipe, score="distance"), query, key, value, width
-    hides = not isinstance(call.mask, Full)
+    hides = type(call.mask) is not Full
     if hides:
         query, ill_queries = _set_apart(query)
         key, ill_keys = _set_apart(key)
