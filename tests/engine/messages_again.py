@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch.nn import functional
 from regard import attend
 from regard.bias import Alibi, Relative
 from regard.core import Score
+from regard.core.names import import_plugin
 from regard.mask import Causal, Window
 from regard.weigh import Entmax
 from tests.engine.messages import KEY, META, QUERY, VALUE, rows, terms
@@ -192,5 +194,19 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (
         FUSED.format("beyond an alpha of 2, float32 cannot tell weights near the threshold apart, got 3.0."),
         on_cuda(backend="fused", weigh=Entmax(3.0)),
+    ),
+    # --- terms of other packages
+    (
+        "entry point regard.scores own is declared by several packages, as a:Own and b:Own: remove all but one.",
+        lambda: import_plugin("scores", "own", "a:Own and b:Own", "", operator.eq),
+    ),
+    (
+        "entry point regard.scores own=json:Own cannot be imported (module 'json' has no attribute 'Own'): mend or"
+        " remove the package that declares it.",
+        lambda: import_plugin("scores", "own", "json:Own", "", operator.eq),
+    ),
+    (
+        "entry point regard.scores own=json:loads must be its name: mend or remove the package that declares it.",
+        lambda: import_plugin("scores", "own", "json:loads", "must be its name", operator.eq),
     ),
 ]

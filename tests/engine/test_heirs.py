@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from regard import attend, explain, look
+from regard.core import Mask
 from regard.engine.backends.fused.read import refuse_terms
+from regard.mask import Causal, Document, Full, Lengths, Window
 from regard.score import Cosine, Dot
 from regard.weigh import Relu, Softmax
 
@@ -77,6 +79,43 @@ def test_kernels_of_ours_are_not_theirs(terms):
     (name,) = (type(term).__name__ for term in terms.values())
     assert plan.backend == "tiled"
     assert refuse_terms(plan.call) == f"{name} has no kernel."
+
+
+def skip_odd(kind):
+    """A mask that inherits, and allows no odd key."""
+
+    class Even(kind):
+        def __call__(self, b, h, i, j):
+            return super().__call__(b, h, i, j) & (j % 2 == 0)
+
+        # neither of what ours make faster is true of it
+        def covers(self, tile):
+            return False
+
+        tile = Mask.tile
+
+    return dataclass(frozen=True, repr=False, eq=False)(Even)
+
+
+SEGMENTS = torch.tensor([0, 0, 1, 1, 1, 2, 2])
+MASKS = [
+    *((Full, ()), (Causal, ()), (Causal, (2,)), (Window, (2, 1))),
+    *((Lengths, (torch.tensor([5]),)), (Document, (SEGMENTS, SEGMENTS[:5]))),
+]
+
+
+@pytest.mark.parametrize("backend", ["tiled", "sdpa", "fused"])
+@pytest.mark.parametrize(("kind", "fields"), MASKS, ids=lambda x: getattr(x, "__name__", None))
+def test_each_backend_keeps_to_their_own_mask(kind, fields, backend):
+    if backend == "fused":
+        pytest.importorskip("triton")
+    device = "cuda" if backend == "fused" and torch.cuda.is_available() else "cpu"
+    rows = [x.detach().to(device) for x in draw()]
+    mask = skip_odd(kind)(*(x.to(device) if isinstance(x, torch.Tensor) else x for x in fields))
+    expected = attend(*rows, mask=mask, backend="reference")
+    torch.testing.assert_close(attend(*rows, mask=mask, backend=backend), expected)
+    # which is not what the other mask allows
+    assert not expected.allclose(attend(*rows, mask=kind(*fields), backend="reference").to(device))
 
 
 def test_a_look_does_not_take_them_for_softmax():

@@ -182,6 +182,14 @@ def test_a_graph_without_edges_is_learned(say, tmp_path):
     assert say("karate", tmp_path / "run", "3")[0] in ("3 a\n", "3 b\n")
 
 
+def test_as_many_digits_are_held_out_as_one_says():
+    from own.digits_job import Digits
+
+    train, *held_out = Digits(held_out=0.2).part()
+    assert all(abs(len(part) - 0.2 * 1797) < 1 for part in held_out)
+    assert len(train) + sum(map(len, held_out)) == 1797
+
+
 def test_digits_in_files_are_read_and_never_fetched(say, tmp_path, monkeypatch):
     from own.digits_job import Digits
 

@@ -14,6 +14,7 @@ from tests.engine.messages_again import UNSETTLED, Boast
 from tests.fused.against import DEVICE
 
 pytest.importorskip("triton")
+NO_KERNEL = "backend='fused' cannot take this call: {} has no kernel. Use backend='auto', or see explain(...)."
 ROWS = 3 * (torch.ones(1, 2, 5, 3, device=DEVICE),)
 
 
@@ -24,19 +25,25 @@ def keep(kind):
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "term"),
+    ("term", "said"),
     [
-        ("offset", "mask", keep(Causal)()),
-        ("offset", "bias", keep(Alibi)(torch.ones(2))),
-        ("offset", "bias", keep(Relative)(torch.zeros(2, 6))),
-        ("query_segments", "mask", keep(Document)(torch.zeros(1, 5, dtype=torch.int64))),
+        ({"mask": keep(Causal)()}, UNSETTLED.format("Causal()", "offset")),
+        ({"bias": keep(Alibi)(torch.ones(2))}, NO_KERNEL.format("Alibi")),
+        ({"bias": keep(Relative)(torch.zeros(2, 6))}, NO_KERNEL.format("Relative")),
     ],
-    ids=lambda x: type(x).__name__,
+    ids=str,
 )
-def test_what_was_not_settled_is_named(field, name, term):
+def test_what_was_not_settled_is_named(term, said):
     with pytest.raises(RegardError) as error:
-        attend(*ROWS, **{name: term}, backend="fused")
-    assert str(error.value) == UNSETTLED.format(term, field)
+        attend(*ROWS, **term, backend="fused")
+    assert str(error.value) == said
+
+
+def test_documents_that_settle_nothing_are_their_definition():
+    mask = keep(Document)(torch.tensor([0, 0, 1, 1, 1], device=DEVICE))
+    query = torch.linspace(-1, 1, 30, device=DEVICE).view(1, 2, 5, 3)
+    found, expected = (attend(query, query, query, mask=mask, backend=name) for name in ("fused", "reference"))
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_dot_product_without_rows_is_named():

@@ -185,17 +185,18 @@ def test_a_model_of_another_package_is_found(tmp_path, package):
     [
         (
             "own-lost",
-            "regard-transformer, own, own-other, own-gone, own-tied, own-lost-constant; install the package of another.",
+            "'own-lost': regard loads regard-encoder, regard-seq2seq, regard-transformer, own, own-othe…; install the"
+            " package of another.",
         ),
         (
             "own-other",
-            "entry point regard.models own-other=own_models:Other must be a Pretrained of that model_type, and is"
-            " <class 'regard.models.encoder.Encoder'>; mend or remove the package that declares it.",
+            "entry point regard.models own-other=own_models:Other must be a Pretrained of that model_type:"
+            " mend or remove the package that declares it.",
         ),
         (
             "own-gone",
-            "entry point regard.models own-gone=gone_models:Gone must be a Pretrained of that model_type, and cannot be"
-            " imported: No module named 'gone_models'; mend or remove the package that declares it.",
+            "entry point regard.models own-gone=gone_models:Gone cannot be imported (No module named 'gone_models'):"
+            " mend or remove the package that declares it.",
         ),
     ],
 )
@@ -216,8 +217,8 @@ def test_a_module_that_raises_is_named(tmp_path, package, monkeypatch):
     with pytest.raises(RegardError) as error:
         load_pretrained(tmp_path)
     assert str(error.value) == (
-        "entry point regard.models own-breaking=breaking_models:Own must be a Pretrained of that model_type, and cannot"
-        " be imported: boom; mend or remove the package that declares it."
+        "entry point regard.models own-breaking=breaking_models:Own cannot be imported (boom): mend or remove the"
+        " package that declares it."
     )
 
 

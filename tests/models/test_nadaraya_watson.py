@@ -308,7 +308,6 @@ def test_without_scikit_learn():
 import sys
 sys.modules["sklearn"] = None
 import regard, regard.models
-from tests.wide import ALL, thin
 assert "NadarayaWatson" in dir(regard.models)
 try:
     regard.models.NadarayaWatson

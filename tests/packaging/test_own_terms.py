@@ -167,10 +167,6 @@ WRONG = {
     "another kind": ("owned_terms:Square", "must be a class of Score, a contract of regard.core"),
     "no module": ("owned_nothing:Term", "cannot be imported (No module named 'owned_nothing')"),
     "a module that raises": ("owned_breaking:Term", "cannot be imported (b?oom)"),
-    "two packages": (
-        "owned_terms:Square and owned_terms:number",
-        "cannot be imported (module 'owned_terms' has no attribute 'Square and owned_terms:number')",
-    ),
     "no name": ("owned_terms:Nothing", "cannot be imported (module 'owned_terms' has no attribute 'Nothing')"),
 }
 
@@ -178,16 +174,26 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_entry_is_told(declare, case):
     reference, why = WRONG[case]
-    one, *others = reference.split(" and ")
-    folder = declare(f"[regard.scores]\nwrong = {one}\n")
+    folder = declare(f"[regard.scores]\nwrong = {reference}\n")
     (folder / "owned_breaking.py").write_text("raise RuntimeError('b\\x1boom')\n")
-    for other in others:
-        (folder / "owned_others-1.dist-info").mkdir()
-        (folder / "owned_others-1.dist-info" / "METADATA").write_text("Name: owned-others\nVersion: 1\n")
-        (folder / "owned_others-1.dist-info" / "entry_points.txt").write_text(f"[regard.scores]\nwrong = {other}\n")
     with pytest.raises(RegardError) as error:
         SelfAttention(12, 4, score="wrong")
     assert str(error.value) == f"entry point regard.scores wrong={reference} {why}{END}"
+
+
+def test_a_name_that_two_packages_declare_is_told(declare):
+    folder = declare("[regard.scores]\nwrong = owned_terms:Square\n")
+    (folder / "owned_others-1.dist-info").mkdir()
+    (folder / "owned_others-1.dist-info" / "METADATA").write_text("Name: owned-others\nVersion: 1\n")
+    (folder / "owned_others-1.dist-info" / "entry_points.txt").write_text(
+        "[regard.scores]\nwrong = owned_terms:number\n"
+    )
+    with pytest.raises(RegardError) as error:
+        SelfAttention(12, 4, score="wrong")
+    assert str(error.value) == (
+        "entry point regard.scores wrong is declared by several packages, as owned_terms:Square and owned_terms:number:"
+        " remove all but one."
+    )
 
 
 def test_a_start_without_gradients_is_told(declare):

@@ -128,8 +128,11 @@ def test_a_whole_that_is_more_than_its_items_says_what_else_it_is():
         edges = ((0, 1),)
 
     parts = split_by_masks(Graph("ab"), {"train": [1, 0], "valid": [0, 1]})
-    with pytest.raises(RegardError, match=r"data is parts of one Graph, of which there is no digest: make it a datacl"):
+    with pytest.raises(RegardError) as error:
         digest_data(*parts)
+    assert str(error.value) == (
+        "data is parts of one Graph, of which there is no digest: make it a dataclass, whose fields say all of it."
+    )
 
 
 def test_views_that_are_conjugate_or_negative_are_told_by_their_numbers():
@@ -183,8 +186,13 @@ def test_digests_of_earlier_versions_are_made_as_they_were():
 
 
 def test_what_has_no_bytes_is_refused():
-    for strange in (object(), {1, 2}, numpy.array([object()]), Picture, torch.empty(2, device="meta")):
-        with pytest.raises(
-            RegardError, match=r"^data has a [\w, ]+, of which there is no digest: give texts, numbers, "
-        ):
+    meta = "tensor that is quantized, nested or meta"
+    for strange, what in (
+        *((object(), "object"), ({1, 2}, "set"), (numpy.array([object()]), "ndarray")),
+        *((Picture, "type"), (torch.empty(2, device="meta"), meta)),
+    ):
+        with pytest.raises(RegardError) as error:
             digest_data([strange])
+        assert str(error.value) == (
+            f"data has a {what}, of which there is no digest: give texts, numbers, tensors or arrays."
+        )

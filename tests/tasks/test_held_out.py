@@ -9,7 +9,8 @@ import pytest
 from regard import RegardError
 from regard.tasks.registry import find_task
 from regard.tasks.text.tag import TaggedCorpus
-from regard.tasks.training.held_out import find_examples
+from regard.tasks.training.digest import digest_data
+from regard.tasks.training.held_out import find_examples, find_learned
 from tests.tasks.reading import save, tag_job
 
 for package in ("safetensors", "tokenizers"):
@@ -58,4 +59,18 @@ def test_what_it_cannot_be_asked_is_named(data, keep):
     assert refuse() == (
         f"{data} changed since {run} was trained, so what it held out may be what it learned from: name sentences it"
         " never saw by --data."
+    )
+
+
+def test_what_it_learned_is_there_as_it_was(data, keep):
+    corpus = TaggedCorpus((str(data),), held_out=0.2)
+    parts = corpus.part()
+    run = keep(corpus, data_digest=digest_data(*parts[:2]))
+    assert find_learned(run, TaggedCorpus) == parts
+    data.write_text(data.read_text().replace("NOUN", "VERB"))
+    with pytest.raises(RegardError) as error:
+        find_learned(run, TaggedCorpus)
+    assert str(error.value) == (
+        f"{data} changed since {run} was trained, which knows the sentences as they were: restore them, or train it"
+        " anew."
     )

@@ -102,7 +102,7 @@ def test_a_part_that_cannot_be_imported_is_named(declare, capsys):
     assert main(["train", "foreign", "--help"]) == 2
     assert capsys.readouterr().err == (
         "task foreign has the job foreign0:Job, which cannot be imported (module 'foreign0' has no attribute 'Job'):"
-        f" {MEND}\n"
+        " mend or remove the package that declares it.\n"
     )
     assert find_task("foreign").open("reader").__name__ == "TaggedCorpus"
 

@@ -63,7 +63,8 @@ class Digits(Examples):
 
         found = load_digits()
         rows = np.column_stack([found.data, found.target]).astype(np.uint8)
-        return split_evenly(Pictures(rows), seed=self.seed, key=self.read_key, label=self.read_label)
+        given: dict[str, Any] = {"held_out": self.held_out, "seed": self.seed}
+        return split_evenly(Pictures(rows), key=self.read_key, label=self.read_label, **given)
 
     def read_label(self, example: Any) -> str:
         return str(example[1])

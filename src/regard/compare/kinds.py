@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -195,15 +196,12 @@ GRU = replace(
 
 def load_kinds() -> dict[str, Kind]:
     """Those of other installed packages (entry points `regard.kinds`)."""
-    kinds = {}
-    for name, reference in find_plugins("kinds").items():
-        kinds[name] = import_plugin("kinds", name, reference)
-        if not isinstance(kinds[name], Kind) or kinds[name].name != name:
-            raise RegardError(
-                f"entry point regard.kinds {name}={reference} must be a Kind of that name: mend or remove the package"
-                " that declares it."
-            )
-    return kinds
+
+    def fits(name: str, kind: Any) -> bool:
+        return isinstance(kind, Kind) and kind.name == name
+
+    must, found = "must be a Kind of that name", find_plugins("kinds")
+    return {name: import_plugin("kinds", name, reference, must, fits) for name, reference in found.items()}
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (CONV, RNN, GRU, ATTENTION, WINDOWED, LINEAR)} | load_kinds()

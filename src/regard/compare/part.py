@@ -97,10 +97,9 @@ def find_part(name: str) -> Part:
         raise RegardError(
             f"no part is called {name[:40]!r}: regard has {', '.join(parts)}; install the package that has it."
         )
-    part = load(parts[name]) if name in PARTS else import_plugin("compare", name, parts[name])
-    if not isinstance(part, Part) or part.name != name:
-        raise RegardError(
-            f"entry point regard.compare {name}={parts[name]} must be a Part of that name: mend or remove the package"
-            " that declares it."
-        )
+    if name in PARTS:
+        part: Part = load(PARTS[name])
+    else:
+        must = "must be a Part of that name"
+        part = import_plugin("compare", name, parts[name], must, lambda name, x: isinstance(x, Part) and x.name == name)
     return part

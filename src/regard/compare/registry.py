@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.core import RegardError
+from regard.core.names import refuse_plugin
 from regard.plugins import find_plugins
 
 # what is certain first, what takes long last
@@ -26,8 +26,5 @@ def list_parts() -> dict[str, str]:
     others = find_plugins("compare")
     if taken := PARTS.keys() & others:
         name = min(taken)
-        raise RegardError(
-            f"entry point regard.compare {name}={others[name]} must have another name, which no part of regard has:"
-            " mend or remove the package that declares it."
-        )
+        raise refuse_plugin("compare", name, others[name], "must have another name, which no part of regard has")
     return {**PARTS, **others}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from regard.core.errors import RegardError, plain
@@ -14,19 +14,30 @@ T = TypeVar("T")
 ACTIVATIONS = ("relu", "gelu", "silu")
 
 
-def import_plugin(kind: str, name: str, reference: str) -> Any:
-    """Import what another package declares as an entry point `regard.<kind>`; what goes wrong is said in a line."""
-    where = f"entry point regard.{kind} {name}"
+def import_plugin(kind: str, name: str, reference: str, must: str, fits: Callable[[str, Any], bool]) -> Any:
+    """Import what another package declares as an entry point `regard.<kind>`, if it `fits` its name.
+
+    What is wrong with it is said in a line, with what it `must` be where it does not fit.
+    """
     if AND in reference:
-        raise RegardError(f"{where} is declared by several packages, as {reference}: remove all but one.")
+        raise RegardError(
+            f"entry point regard.{kind} {name} is declared by several packages, as {reference}: remove all but one."
+        )
     try:
-        return load(reference)
+        found = load(reference)
     # whatever a package does when it is imported
     except Exception as error:
         cause = plain(str(error) or type(error).__name__)
-        raise RegardError(
-            f"{where}={reference} cannot be imported ({cause}): mend or remove the package that declares it."
-        ) from error
+        raise refuse_plugin(kind, name, reference, f"cannot be imported ({cause})") from error
+    if not fits(name, found):
+        raise refuse_plugin(kind, name, reference, must)
+    return found
+
+
+def refuse_plugin(kind: str, name: str, reference: str, why: str) -> RegardError:
+    """The error that says what is wrong with an entry point of another package."""
+    where = f"entry point regard.{kind} {name}={reference}"
+    return RegardError(f"{where} {why}: mend or remove the package that declares it.")
 
 
 class Named(Mapping[str, type[T]]):
@@ -52,9 +63,15 @@ class Named(Mapping[str, type[T]]):
         if name in self.own:
             found: type[T] = load(self.own[name])
             return found
-        found = import_plugin(f"{self.room}s", name, self.plugins[name])
-        if not isinstance(found, type) or not issubclass(found, load(f"regard.core:{self.contract}")):
-            raise RegardError(self._refuse(name, f"must be a class of {self.contract}, a contract of regard.core"))
+        contract = load(f"regard.core:{self.contract}")
+        must = f"must be a class of {self.contract}, a contract of regard.core"
+        found = import_plugin(
+            f"{self.room}s",
+            name,
+            self.plugins[name],
+            must,
+            lambda _, x: isinstance(x, type) and issubclass(x, contract),
+        )
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -62,7 +79,8 @@ class Named(Mapping[str, type[T]]):
 
     def __iter__(self) -> Iterator[str]:
         for name in self.own.keys() & self.plugins.keys():
-            raise RegardError(self._refuse(name, f"must have another name, which no {self.room} of regard has"))
+            why = f"must have another name, which no {self.room} of regard has"
+            raise refuse_plugin(f"{self.room}s", name, self.plugins[name], why)
         yield from (*self.own, *sorted(self.plugins))
 
     def __bool__(self) -> bool:
@@ -71,7 +89,3 @@ class Named(Mapping[str, type[T]]):
 
     def __len__(self) -> int:
         return len(self.own | self.plugins)
-
-    def _refuse(self, name: str, why: str) -> str:
-        where = f"regard.{self.room}s {name}={self.plugins[name]}"
-        return f"entry point {where} {why}: mend or remove the package that declares it."

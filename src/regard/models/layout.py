@@ -52,7 +52,9 @@ def read_config(folder: Folder) -> dict[str, Any]:
         entries = read_object(opened, file, MOST_CONFIG_BYTES, fix, RESTORE)
     kind = entries.get("model_type")
     if find_model(kind) is None:
-        found, known = f"model_type {kind!r:.40}", f"regard loads {', '.join({**MODELS, **find_plugins('models')})}"
+        found, names = f"model_type {kind!r:.40}", ", ".join({**MODELS, **find_plugins("models")})
+        # so that what to do is still there, however many are installed
+        known = f"regard loads {names if len(names) <= 66 else f'{names[:65]}…'}"
         if kind == "bert" or "transformers_version" in entries:
             raise name_fault(file, f"has the {found}, a folder of Hugging Face's", "write hf:FOLDER")
         known += "; install the package of another" if isinstance(kind, str) else ""

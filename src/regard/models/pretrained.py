@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import RegardError
-from regard.core.errors import plain
 from regard.core.files import write_whole
+from regard.core.names import import_plugin
 from regard.models.config import list_parts, make_config
 from regard.models.files import (
     import_safetensors,
@@ -35,6 +35,7 @@ from regard.models.layout import (
     CONFIG,
     DTYPES,
     FORMAT,
+    MODELS,
     MOST_CONFIG_BYTES,
     RESTORE,
     WEIGHTS,
@@ -187,19 +188,14 @@ def _load_class(model_type: str) -> type[Pretrained]:
     """Import the class of a known model_type; that of another package must be what it says."""
     reference = find_model(model_type)
     assert reference is not None, "read_config asked before"
-    try:
-        found = load(reference)
-        is_one = isinstance(found, type) and issubclass(found, Pretrained) and found.model_type == model_type
-        cause = "" if is_one else f"is {found!r:.60}"
-    # a module may raise anything
-    except Exception as error:
-        cause = f"cannot be imported: {plain(tell(error))[:60]}"
-    if cause:
-        raise RegardError(
-            f"entry point regard.models {model_type}={reference} must be a Pretrained of that model_type, and {cause};"
-            " mend or remove the package that declares it."
-        )
-    kind: type[Pretrained] = found
+
+    def fits(name: str, found: Any) -> bool:
+        return isinstance(found, type) and issubclass(found, Pretrained) and getattr(found, "model_type", "") == name
+
+    if model_type in MODELS:
+        kind: type[Pretrained] = load(reference)
+    else:
+        kind = import_plugin("models", model_type, reference, "must be a Pretrained of that model_type", fits)
     return kind
 
 

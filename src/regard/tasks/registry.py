@@ -159,15 +159,13 @@ TASKS = (
 @cache
 def list_tasks() -> Mapping[str, Entry]:
     """All tasks by name: regard's own, then those of other installed packages (entry points `regard.tasks`)."""
-    found = {entry.name: entry for entry in TASKS}
+    found, must = {entry.name: entry for entry in TASKS}, "must be an Entry of that name, which no other task has"
+
+    def fits(name: str, entry: Any) -> bool:
+        return isinstance(entry, Entry) and entry.name == name not in found
+
     for name, reference in sorted(find_plugins("tasks").items()):
-        entry = import_plugin("tasks", name, reference)
-        if not isinstance(entry, Entry) or entry.name != name or name in found:
-            raise RegardError(
-                f"entry point regard.tasks {name}={reference} must be an Entry of that name, which no other task has:"
-                " mend or remove the package that declares it."
-            )
-        found[name] = entry
+        found[name] = import_plugin("tasks", name, reference, must, fits)
     return found
 
 

@@ -197,19 +197,19 @@ def _width(call: Call) -> int:
 
 def _is_square_causal(call: Call) -> bool:
     mask = call.mask
-    aligned = isinstance(mask, Causal) and isinstance(mask.offset, int) and mask.offset == 0
+    aligned = type(mask) is Causal and isinstance(mask.offset, int) and mask.offset == 0
     return aligned and call.bias is None and call.sizes.n == call.sizes.m
 
 
 def _held(call: Call) -> float:
     """Bytes of mask and bias as torch wants them: broadcast axes stay one."""
-    if (isinstance(call.mask, Full) and call.bias is None) or _is_square_causal(call):
+    if (type(call.mask) is Full and call.bias is None) or _is_square_causal(call):
         return 0.0
     s = call.sizes
     # one row tells which axes the mask and the bias really have
     probe = Tile(range(min(s.b, 2)), range(min(s.h, 2)), range(min(s.n, 2)), range(min(s.m, 2)), s.device)
     # the rule itself: `tile` may leave out a part of a composed mask that covers the probe
-    rule = None if isinstance(call.mask, Full) else call.mask(*probe.index())
+    rule = None if type(call.mask) is Full else call.mask(*probe.index())
     parts = (rule, None if call.bias is None else call.bias.tile(probe))
     # not by torch.broadcast_shapes, whose first call loads sympy
     shapes = [(1,) * (4 - x.ndim) + tuple(x.shape) for x in parts if x is not None]

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from regard.core import Mask, Sizes, Tile
 from regard.core.masks import And
-from regard.core.terms import unsettled
 from regard.mask import Causal, Document, Full, Grid, Lengths, Window
 from regard.mask.document import find_reach
 
@@ -57,15 +56,16 @@ def take_apart(mask: Mask) -> Marks:
     """Each part of a conjunction in its slot; what finds its slot taken goes with the rest."""
     marks = Marks()
     for part in _list_parts(mask):
-        if isinstance(part, Full):
+        if type(part) is Full:
             continue
-        if isinstance(part, Causal | Window):
+        # a class that inherits may mean another thing
+        if type(part) is Causal or type(part) is Window:
             taken = _take_diagonal(marks, part)
-        elif isinstance(part, Lengths) and marks.lengths is None:
+        elif type(part) is Lengths and marks.lengths is None:
             marks.lengths, taken = part, True
-        elif isinstance(part, Document) and marks.document is None:
+        elif type(part) is Document and marks.document is None:
             marks.document, taken = part, True
-        elif isinstance(part, Grid) and marks.grid is None:
+        elif type(part) is Grid and marks.grid is None:
             rows, columns = (part.radius, part.radius) if isinstance(part.radius, int) else part.radius
             marks.grid, taken = (part.width, min(rows, part.height), min(columns, part.width)), True
         else:
@@ -84,9 +84,7 @@ def _list_parts(mask: Mask) -> list[Mask]:
 def _take_diagonal(marks: Marks, part: Causal | Window) -> bool:
     before, after = (part.before, part.after) if isinstance(part, Window) else (None, 0)
     place = part.offset
-    if place is None:
-        # what a mask of another package settled to
-        raise unsettled(part, "offset")
+    assert place is not None, "settled"
     if isinstance(place, Tensor):
         if marks.after is not None:
             return False
@@ -108,8 +106,7 @@ def _near(number: int) -> int:
 
 
 def _list_ends(part: Document) -> dict[str, Tensor]:
-    if part.query_segments is None:
-        raise unsettled(part, "query_segments")
+    assert part.query_segments is not None, "settled"
     mine, theirs = part.query_segments.long().contiguous(), part.segments.long().contiguous()
     first, last = (x.to(torch.int32) for x in find_reach(theirs, mine))
     top, bottom = (x.to(torch.int32) for x in find_reach(mine, theirs))

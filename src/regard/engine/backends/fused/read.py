@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.bias import Alibi, Dense, Relative
 from regard.core import Score
-from regard.core.terms import rowless, unsettled
+from regard.core.terms import rowless
 from regard.engine.backends.fused.masks import Marks, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.refuse import name_weigh
@@ -80,8 +80,7 @@ def _choose(call: Call, scale: float, marks: Marks, names: tuple[str, ...]) -> R
     elif isinstance(weigh, Hard):
         recipe = replace(recipe, draws=weigh.how == "sample")
     if isinstance(bias, Alibi | Relative):
-        if bias.offset is None:
-            raise unsettled(bias, "offset")
+        assert bias.offset is not None, "settled"
         if isinstance(bias, Relative):
             return replace(recipe, bias="buckets")
         return replace(recipe, bias="slopes", place=bias.offset)
@@ -108,8 +107,7 @@ def _read_mask(call: Call) -> tuple[Marks, dict[str, Tensor]]:
     tensors = apart.list_tensors(call.sizes)
     bias, s = call.bias, call.sizes
     if isinstance(bias, Relative):
-        if bias.offset is None:
-            raise unsettled(bias, "offset")
+        assert bias.offset is not None, "settled"
         ahead = torch.arange(1 - s.n, s.m, device=s.device) - bias.offset
         tensors["buckets"] = bias.bucket(ahead).to(torch.int32)
     if may_keep:
@@ -130,7 +128,7 @@ def _read_rows(
         width = score.width if isinstance(score.width, Tensor) else torch.full((1,), score.width, device=query.device)
         width = width.reshape(1, 1).expand(1, d) if width.numel() == 1 else torch.atleast_2d(width)
         return query, key, value, width, 1.0
-    hides = not isinstance(call.mask, Full)
+    hides = type(call.mask) is not Full
     if hides:
         query, ill_queries = _set_apart(query)
         key, ill_keys = _set_apart(key)
