@@ -144,14 +144,14 @@ class _Trainer:
     def _learn(self, group: Sequence[Any]) -> int:
         """One training step; returns how many losses it averaged over."""
         now, learner = self.standing, self.learner
-        _seed(self.recipe.seed, now.step, self.fabric.global_rank)
+        _seed(self.fabric.device, self.recipe.seed, now.step, self.fabric.global_rank)
         learner.set_rate(self.recipe.rate(now.step, self.total))
         count = sum(self.task.count(batch) for batch in group)
         everyone = self.sum_over_processes([count])[0]
         learner.begin(everyone)
         self.task.step(learner, group)
         if self.average:
-            self.average.update(self.task.model)
+            self.average.update()
         self.count += count
         now.step, now.taken, now.loss_count = now.step + 1, now.taken + len(group), now.loss_count + int(everyone)
         return count
@@ -279,7 +279,13 @@ class _Trainer:
             self.count = self.standing.loss_count
 
 
-def _seed(*numbers: int) -> None:
-    """Seed the random numbers of this step and process, on every device."""
+def _seed(device: torch.device, *numbers: int) -> None:
+    """Seed the random numbers of this step and process, on the CPU and its device."""
     digest = hashlib.sha256(" ".join(map(str, numbers)).encode()).digest()
-    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    seed = int.from_bytes(digest[:8], "big") >> 1
+    torch.default_generator.manual_seed(seed)
+    # `torch.manual_seed` goes to every kind of device, and formats a traceback for each that is not in use
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
