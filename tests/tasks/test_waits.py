@@ -14,6 +14,7 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.text.translate import TranslateTask
 from regard.tasks.training.average import MovingAverage
+from regard.tasks.training.machine import Machine
 from regard.tasks.training.recipe import Recipe
 from regard.tasks.training.task import Learner
 
@@ -72,6 +73,17 @@ def test_lengths_whose_range_is_known_are_not_looked_at(name, monkeypatch):
         model(batch.source, batch.source_lengths, batch.inputs)
     integer.remember_range(batch.source_lengths, 2, 4, is_seen=True)
     assert torch.equal(model(batch.source, batch.source_lengths, batch.inputs), expected)
+
+
+def test_a_narrow_run_counts_the_tokens_of_its_validation_exactly(task, monkeypatch):
+    pytest.importorskip("lightning")
+    fabric = Machine(accelerator="cpu", precision="bf16-true").launch()
+    # 257 tokens with <eos>, which bfloat16 has no number for, and a loss of 771 for these
+    task.metric, task.valid = "loss", [([5], [6] * 256)]
+    task.job = SimpleNamespace(batch_size=1, max_tokens=None)
+    monkeypatch.setattr(task, "_compare", lambda model, batch, smoothing: torch.tensor(771.0, dtype=torch.float32))
+    with fabric.autocast():
+        assert task.validate(None, fabric) == {"loss": 3.0}
 
 
 def test_a_gpu_is_sent_its_lengths_with_their_range(monkeypatch):

@@ -117,7 +117,7 @@ class TranslateTask(Learning):
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
         for batch in batches.walk():
             # read at the end: a look at each would make a GPU wait
-            sums[0] += self._compare(model, batch.to(fabric.device), 0.0).float()
+            sums[0] += self._compare(model, batch.to(fabric.device), 0.0)
             sums[1] += self.count(batch)
         total, count = fabric.all_reduce(sums, reduce_op="sum").tolist()
         found = {"loss": total / count}
