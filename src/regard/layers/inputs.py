@@ -48,13 +48,24 @@ def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     casts = rows.is_floating_point() and rows.dtype != torch.float64
     if casts and torch.is_autocast_enabled(rows.device.type):
         return
-    weight = next(layer.parameters(), None)
+    weight = next(layer.parameters(), None) if torch.compiler.is_compiling() else _find_weight(layer)
     if weight is not None and rows.dtype != weight.dtype:
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
         called = type(layer).__name__
         raise RegardError(
             f"{called} is in {want} and {name} in {have}: bring both to one, as by layer.to({name}.dtype)."
         )
+
+
+def _find_weight(layer: nn.Module) -> Tensor | None:
+    """The first of `layer.parameters()`, whose generators take longer than all else of a check."""
+    for x in layer._parameters.values():
+        if x is not None:
+            return x
+    for child in layer._modules.values():
+        if child is not None and (found := _find_weight(child)) is not None:
+            return found
+    return None
 
 
 def check_together(layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor) -> None:
