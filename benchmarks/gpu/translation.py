@@ -11,6 +11,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -133,32 +135,37 @@ def draw_batches(size: Size, device: str) -> list[Batch]:
         lens = lens[: int((lens.cumsum(0) <= size.tokens).sum())]
         spread = 0.9 + 0.2 * torch.rand(len(lens), generator=noise)
         source_lens = (lens * spread).round().long().clamp(min=2)
-        source, target = (_draw(x, size.vocab, noise) for x in (source_lens, lens))
+        source, target = (draw_ids(x, size.vocab, noise) for x in (source_lens, lens))
         inputs = torch.cat((torch.full((len(lens), 1), BOS), target[:, :-1]), 1)
         given = (x.to(device) for x in (source, source_lens, inputs, target))
         batches.append(Batch(*given, count=int(lens.sum())))
     return batches
 
 
-def _draw(lens: Tensor, vocab: int, noise: torch.Generator) -> Tensor:
+def draw_ids(lens: Tensor, vocab: int, noise: torch.Generator) -> Tensor:
     ids = torch.randint(3, vocab, (len(lens), int(lens.max())), generator=noise)
     return ids.masked_fill(torch.arange(ids.shape[1]) >= lens[:, None], PAD)
 
 
 def find_loss(model: nn.Module, batch: Batch) -> Tensor:
     """What both models are trained by."""
-    logits = model(batch.source, batch.source_lens, batch.inputs)
-    return functional.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD, label_smoothing=0.1)
+    return find_loss_of(model(batch.source, batch.source_lens, batch.inputs), batch.labels)
 
 
-def make_step(model: nn.Module, forward: nn.Module, device: str) -> Callable[[Batch], Tensor]:
-    """One step of training in mixed precision; `forward` is the model itself, or compiled."""
+def find_loss_of(logits: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1)
+
+
+def make_step(
+    model: nn.Module, find: Callable[..., Tensor], device: str, is_mixed: bool = True
+) -> Callable[..., Tensor]:  # fmt: skip
+    """One step of training by the loss that is found, in mixed precision or in the model's own."""
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, betas=(0.9, 0.98), fused=True)
 
-    def step(batch: Batch) -> Tensor:
+    def step(*given: Any) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, torch.bfloat16):
-            loss = find_loss(forward, batch)
+        with torch.autocast(device, torch.bfloat16, enabled=is_mixed):
+            loss = find(*given)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -288,7 +295,7 @@ def compare(options: argparse.Namespace, size: Size, ours: nn.Module, peer: nn.M
         steps = {}
         for name, model in (("nn.Transformer", peer), ("regard Transformer", ours)):
             forward = torch.compile(model) if compiles else model
-            steps[name] = make_step(model, forward, options.device)
+            steps[name] = make_step(model, partial(find_loss, forward), options.device)
         # a compiler makes a kernel for each shape: one has to do
         some = batches[2:3] * size.batches if compiles else batches
         results = take_turns(steps, some, options.rounds, options.device)
