@@ -50,7 +50,6 @@ bench: $(READY)  ## measure speed and memory
 
 bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu
-	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.translation
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.look
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (an hour or two on two cores)

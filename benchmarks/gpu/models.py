@@ -25,8 +25,8 @@ from regard.models import Bert, Seq2Seq, Transformer
 from regard.models.seq2seq import Config as Seq2SeqConfig
 from regard.models.transformer import Config
 
-# ‖ours − peer‖ / ‖peer‖ of the outputs with the same weights: both round to bfloat16, layer after layer
-TOLERANCE = 5e-2
+# ‖ours − peer‖ / ‖peer‖ of the outputs, with the same weights: in float32, and rounded to bfloat16 layer after layer
+TOLERANCE, TOLERANCE_LOW = 5e-3, 5e-2
 # seconds that both may take their turns
 PATIENCE = 2.0
 MODES: dict[str, dict[str, Any]] = {"compiled": {}, "graphs": {"mode": "reduce-overhead"}}
@@ -102,19 +102,9 @@ def _make_gpt(batch: int, n: int, device: str, tiny: bool) -> Pair:
     return Pair(ours, peer, lambda model: model(rows), find_loss, rows.shape[0] * rows.shape[1], is_mixed=False)
 
 
-def _draw_batch(batch: int, longest: int, vocab: int, device: str) -> translation.Batch:
-    noise = torch.Generator().manual_seed(0)
-    lens, source_lens = (torch.randint(longest // 2, longest + 1, (batch,), generator=noise) for _ in range(2))
-    lens[0] = source_lens[0] = longest
-    labels, source = (translation.draw_ids(x, vocab, noise) for x in (lens, source_lens))
-    inputs = torch.cat((torch.full((batch, 1), translation.BOS), labels[:, :-1]), 1)
-    given = (x.to(device) for x in (source, source_lens, inputs, labels))
-    return translation.Batch(*given, count=int(lens.sum()))
-
-
 def _translate(ours: nn.Module, peer: nn.Module, batch: translation.Batch, device: str) -> Pair:
     call = lambda model: model(batch.source, batch.source_lens, batch.inputs)  # noqa: E731
-    find_loss = partial(translation.find_loss_of, labels=batch.labels)
+    find_loss = partial(translation.find_loss, labels=batch.labels)
     return Pair(ours.to(device), peer.to(device), call, find_loss, batch.count)
 
 
@@ -123,7 +113,7 @@ def _make_transformer(preset: str, count: int, device: str, tiny: bool) -> Pair:
     config = Config.preset("tiny" if tiny else preset, vocab)
     ours, peer = Transformer(config), translation.Peer(config)
     translation.copy_weights(ours, peer)
-    return _translate(ours, peer, _draw_batch(batch, 9 if tiny else 32, vocab, device), device)
+    return _translate(ours, peer, translation.draw_batch(batch, 9 if tiny else 32, vocab, device), device)
 
 
 class TorchSeq2Seq(nn.Module):
@@ -154,7 +144,7 @@ def _make_seq2seq(count: int, device: str, tiny: bool) -> Pair:
     vocab, batch = (100, 3) if tiny else (10000, count)
     rates = {"embed_dropout": 0.0, "is_bidirectional": False}
     ours = Seq2Seq.from_config(Seq2SeqConfig.preset("tiny" if tiny else "base", vocab, vocab, **rates))
-    return _translate(ours, TorchSeq2Seq(ours), _draw_batch(batch, 9 if tiny else 32, vocab, device), device)
+    return _translate(ours, TorchSeq2Seq(ours), translation.draw_batch(batch, 9 if tiny else 32, vocab, device), device)
 
 
 def _make_bert(count: int, device: str, tiny: bool) -> Pair:
@@ -166,7 +156,7 @@ def _make_bert(count: int, device: str, tiny: bool) -> Pair:
     with tempfile.TemporaryDirectory() as folder:
         peer.save_pretrained(folder)
         ours = Bert.from_pretrained(folder).to(device)
-    batch = _draw_batch(3 if tiny else count, 9 if tiny else 128, config.vocab_size, device)
+    batch = translation.draw_batch(3 if tiny else count, 9 if tiny else 128, config.vocab_size, device)
     mask = (batch.source != translation.PAD).long()
     target = _draw(device, *mask.shape, config.hidden_size)
 
@@ -179,7 +169,6 @@ def _make_bert(count: int, device: str, tiny: bool) -> Pair:
     return Pair(ours.train(), peer.to(device).train(), call, find_loss, int(mask.sum()))
 
 
-SIZES = (8, 64, 256)
 MODELS = [
     Model(
         f"gpt2-{batch}x{n}-{mode}", f"GPT-2 small, 12 blocks, {batch} × {n:,}, weights in bfloat16, {mode}",
@@ -190,14 +179,16 @@ MODELS = [
     for mode in ("eager", *modes)
 ] + [
     Model(f"{name}-{count}", f"{title}, {count} sentences, autocast, eager", partial(make, count),
-          Goal(times=0.97, ms=20 if (name, count) == ("transformer-tiny", 256) else None, bits=True), peer)
+          Goal(times=1.1 if count == 1024 else 0.97, ms=20 if f"{name}-{count}" == "transformer-tiny-256" else None,
+               bits=True), peer)
     for name, title, make, peer in (
         ("transformer-base", "Transformer base, to 32 tokens", partial(_make_transformer, "base"), "nn.Transformer"),
         ("transformer-tiny", "Transformer tiny, to 32 tokens", partial(_make_transformer, "tiny"), "nn.Transformer"),
         ("bert-base", "BERT base, to 128 tokens", _make_bert, "transformers, sdpa"),
         ("gru", "GRU translator, base, to 32 tokens", _make_seq2seq, "a loop in torch"),
     )
-    for count in SIZES
+    # the last has the paper's 25,000 tokens
+    for count in (8, 64, 256, *([1024] if name == "transformer-base" else []))
 ]  # fmt: skip
 
 
@@ -210,11 +201,11 @@ def measure_model(
     torch.manual_seed(0)
     pair = case.make(place.device, tiny)
     rows = [Reading(case.peer), Reading("regard", side="ours")]
-    theirs, ours, again = (_look(pair, model, place.device) for model in (pair.peer, pair.ours, pair.ours))
-    rows[1].bits = torch.equal(ours, again)
+    theirs, ours = (_look(pair, model, place.device) for model in (pair.peer, pair.ours))
+    rows[1].bits = torch.equal(*(_look(pair, pair.ours, place.device, pair.is_mixed) for _ in range(2)))
     apart = ((ours - theirs).norm() / theirs.norm()).item()
     rows[1].errors = {"out": apart}
-    if not apart <= TOLERANCE:
+    if not apart <= (TOLERANCE if pair.is_mixed else TOLERANCE_LOW):
         rows[1].missing, rows[1].wrong = f"wrong: {apart:.1e} from {case.peer}", True
     contenders = []
     for row, model in zip(rows, (pair.peer, pair.ours), strict=True):
@@ -239,10 +230,10 @@ def _find_loss(pair: Pair, forward: nn.Module) -> Tensor:
     return pair.find_loss(pair.call(forward))
 
 
-def _look(pair: Pair, model: nn.Module, device: str) -> Tensor:
+def _look(pair: Pair, model: nn.Module, device: str, is_mixed: bool = False) -> Tensor:
     """What a model gives where nothing is dropped out, with gradients: without, torch may take other code."""
     model.eval()
-    with torch.autocast(device, torch.bfloat16, enabled=pair.is_mixed):
+    with torch.autocast(device, torch.bfloat16, enabled=is_mixed):
         out = pair.call(model).detach().float()
     model.train()
     return out

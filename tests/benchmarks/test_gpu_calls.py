@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import cold, models, page
+from benchmarks.gpu import cold, models, page, translation
 from benchmarks.gpu.calls import measure_call
 from benchmarks.gpu.cases import Place
 from benchmarks.gpu.goal import Reading
@@ -77,19 +77,36 @@ def test_small_calls_have_torchs_causal_one_for_scale():
         assert len(host.rows[0].seconds) >= 30
 
 
-@pytest.mark.parametrize("case", [x for x in models.MODELS if x.name in ("gpt2-32x128-eager", "gru-8")])
-def test_a_model_that_differs_is_found_out(case):
-    (part,) = run(models.measure_model, case)
-    assert all(row.seconds for row in part.rows)
-    assert part.rows[1].bits is True
-    assert part.tokens > 0
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("transformer-tiny-8", "body.decoder.layers.1.multihead_attn.out_proj.weight"),
+        ("transformer-tiny-8", "embedding.weight"),
+        ("gpt2-32x128-eager", "0.attention.W_v.weight"),
+    ],
+)
+def test_a_model_that_differs_is_found_out(name, part):
+    case = next(case for case in models.MODELS if case.name == name)
+    (found,) = run(models.measure_model, case)
+    assert all(row.seconds for row in found.rows)
+    assert found.rows[1].bits is True
+    assert found.tokens > 0
 
     def make(device, tiny):
         pair = case.make(device, tiny)
-        return pair._replace(call=lambda model: pair.call(model) * (1.1 if model is pair.ours else 1.0))
+        pair.peer.get_parameter(part).data.mul_(1.5)
+        return pair
 
-    (part,) = run(models.measure_model, replace(case, make=make))
-    assert part.rows[1].missing.startswith("wrong: 1.0e-01 from")
+    (found,) = run(models.measure_model, replace(case, make=make))
+    assert found.rows[1].missing.startswith("wrong: ")
+
+
+def test_batches_are_padded_and_shifted():
+    batch = translation.draw_batch(5, 12, 100, "cpu")
+    assert batch.count == int((batch.labels != translation.PAD).sum())
+    assert torch.equal(batch.inputs[:, 1:], batch.labels[:, :-1])
+    assert torch.equal((batch.source != translation.PAD).sum(1), batch.source_lens)
+    assert 6 <= int(batch.source_lens.min()) < int(batch.source_lens.max()) == 12
 
 
 @wide
