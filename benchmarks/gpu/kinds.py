@@ -50,7 +50,7 @@ class Call(Case):
         return Case.describe(replace(self, what=what), shape._replace(reach=0))
 
 
-def _describe_kind(kind: str, place: Place, shape: Shape) -> tuple[dict[str, Any], peers.Mod | None, peers.Mod | None]:
+def _describe_kind(kind: str, place: Place, shape: Shape) -> tuple[dict[str, Any], plain.Mod | None, plain.Mod | None]:
     """The terms of a kind, and the same as functions of indices: which pairs meet, and what a score becomes."""
     noise, n, (batch, heads) = random.Random(shape.n), shape.n, shape.lead
     past = peers.near(None, 0)
