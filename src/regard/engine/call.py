@@ -24,6 +24,8 @@ class Call:
     dropout: float = 0.0
     seed: int = 0
     needs_grad: bool = False
+    # whether a backend was asked for by its name
+    by_name: bool = False
     # what backends made of the first call of this kind, for all that follow
     kept: dict[str, Any] = field(default_factory=dict)
 

@@ -50,7 +50,9 @@ class Known:
         if not numbers and not self.learns:
             return call
         mask = self._settle(mask, numbers) if numbers else call.mask
-        bias = None if bias is None else as_bias(bias).settle(sizes) if call.bias.tensors else call.bias
+        given = as_bias(bias)
+        # what a bias makes by itself for these sizes, as slopes, is made
+        bias = given.settle(sizes) if given is not None and given.tensors else call.bias
         return replace(call, score=score, weigh=weigh, mask=mask, bias=bias)
 
     def _settle(self, mask: Mask | Tensor, numbers: list[Tensor]) -> Mask:

@@ -1,4 +1,4 @@
-"""Causal self-attention by cuDNN's kernel, where that is faster than ours; what a mask should have hidden is ours to heal.
+"""Causal self-attention by cuDNN's kernel, where that is faster than ours; what a mask should hide is ours to heal.
 
 It is causal by counting from the first key, takes no other term, and its backward gives NaN at low logits where rows do
 not fill its blocks: pytorch#196678.

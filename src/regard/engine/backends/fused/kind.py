@@ -28,7 +28,7 @@ _kinds: dict[Any, Kind] = {}
 class Kind:
     """A recipe and the sizes and strides of rows, with the kernels that were compiled for them."""
 
-    def __init__(self, recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def __init__(self, recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, borrows: bool) -> None:
         self.recipe, self.device = recipe, query.device
         self.b, self.h, self.n, d = query.shape
         _, self.g, self.m, _ = key.shape
@@ -54,7 +54,7 @@ class Kind:
         short = recipe.takes_means and self.m <= _SHORT
         self.takes_own_means = short or recipe.weigh.startswith("entmax")
         # whether cuDNN's kernel runs it, and ours heal
-        self.is_borrowed = can_borrow(recipe, query, key, value)
+        self.is_borrowed = borrows and can_borrow(recipe, query, key, value)
         # parts of its calls that hold no tensor, by name
         self.parts: dict[str, Any] = {}
         self._shapes: dict[str, Shape] = {}
@@ -82,15 +82,15 @@ class Kind:
         return starter, give
 
 
-def find_kind(order: Order) -> Kind:
-    """The kind of an order: its recipe, and all of its tensors but their numbers."""
+def find_kind(order: Order, borrows: bool = False) -> Kind:
+    """The kind of an order: its recipe, and all of its tensors but their numbers; `borrows` lets cuDNN run it."""
     recipe, *tensors, marks = order
-    name = recipe, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
+    name = recipe, borrows, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
     kind = _kinds.get(name)
     if kind is None:
         if len(_kinds) >= _MOST:
             _kinds.clear()
-        kind = _kinds[name] = Kind(recipe, order.query, order.key, order.value)
+        kind = _kinds[name] = Kind(recipe, order.query, order.key, order.value, borrows)
     return kind
 
 

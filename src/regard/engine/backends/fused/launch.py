@@ -25,10 +25,10 @@ def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
     kind, recipe = job.kind, job.recipe
     if job.is_borrowed:
-        out, stat = attend_borrowed(job.query, job.key, job.value, recipe.scale, keeps)
-        stat = stat if keeps else None
-        start_all(*_ask_forward(job, out, stat))
-        return out, stat
+        out, logsumexp = attend_borrowed(job.query, job.key, job.value, recipe.scale, keeps)
+        kept = logsumexp if keeps else None
+        start_all(*_ask_forward(job, out, kept))
+        return out, kept
     dtype = job.value.dtype
     if keeps and recipe.keeps_exact(dtype):
         dtype = torch.float32
@@ -205,11 +205,11 @@ class Backward:
         made = bias.new_empty(bias.shape, dtype=torch.float32) if what == "dense" else None
 
         def give(at: At) -> tuple[Any, ...]:
-            sizes = tuple(bias.shape) if what == "dense" else (1, kind.h, kind.n, 1)
+            b, h, i, j = bias.shape if what == "dense" else (1, kind.h, kind.n, 1)
             buckets = job.marks.get("buckets")
-            rest = (None if buckets is None else at(buckets), None if what == "dense" else job.recipe.place)
+            place = None if what == "dense" else job.recipe.place
+            part = Part(at(_there(made)), b, h, i, j, None if buckets is None else at(buckets), place)
             rows = self._give(at)
-            part = Part(at(_there(made)), *sizes, *rest)
             return *rows[:4], *rows[5:], part, *job.terms(at), job.noise, kind.size, kind.b
 
         def make(shape: Shape) -> Starter:

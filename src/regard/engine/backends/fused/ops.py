@@ -32,7 +32,7 @@ def attend_fused(
     if kind is None:
         if not _is_plain(order):
             return _attend_watched(call, order, seeds)
-        kind = call.kept["kind"] = find_kind(order)
+        kind = call.kept["kind"] = find_kind(order, not call.by_name)
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
     if isinstance(call.score, Dot) and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
@@ -72,7 +72,7 @@ def _attend_watched(call: Call, order: Order, seeds: tuple[int, int]) -> Tensor:
     """The same as an operator of torch."""
     recipe, *tensors, marks = order
     text = str(recipe), recipe.reach, recipe.numbers
-    out: Tensor = _attend(*tensors, list(marks.values()), *text, seeds, call.needs_grad)[0]
+    out: Tensor = _attend(*tensors, list(marks.values()), *text, (*seeds, int(call.by_name)), call.needs_grad)[0]
     return out
 
 
@@ -153,7 +153,7 @@ def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | Non
 def _backward(
     job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants: tuple[bool, bool]
 ) -> list[Tensor | None]:
-    """The gradients of query, key, value, weight, sink and bias; `wants` says of weight and bias whether to have them."""
+    """The gradients of query, key, value, weight, sink and bias, weight's and bias's where they are wanted."""
     grads = run_backward(job, grad, out, stat, *wants)
     terms = ((grads.weight, job.weight), (grads.sink, job.sink), (grads.bias, job.bias))
     made = [None if own is None or given is None else own.to(given.dtype) for own, given in terms]
@@ -166,7 +166,7 @@ def _make_job(
 ) -> Job:  # fmt: skip
     kept = parse(recipe, tuple(reach), tuple(numbers))
     order = Order(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)))
-    return Job(find_kind(order), order, (seeds[0], seeds[1]))
+    return Job(find_kind(order, not seeds[2]), order, (seeds[0], seeds[1]))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -196,13 +196,13 @@ class _Attend(torch.autograd.Function):
         ctx: Any, job: Job, again: Again | None, constants: tuple[Tensor, ...], *tensors: Tensor | None
     ) -> Tensor:
         out, stat, exact = _forward(job, True)
-        ctx.job, ctx.again = (job.kind, job.order.recipe, (job.seed, job.draw_seed)), again
+        ctx.job, ctx.again = (job.kind, job.recipe, (job.seed, job.draw_seed), job.is_borrowed), again
         ctx.save_for_backward(*tensors, out if exact is None else exact, stat, *job.marks.values(), *constants)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        (kind, recipe, seeds), wants = ctx.job, ctx.needs_input_grad[3:]
+        (kind, recipe, seeds, is_borrowed), wants = ctx.job, ctx.needs_input_grad[3:]
         saved = ctx.saved_tensors
         tensors, (out, stat, *marks) = saved[:6], saved[6:]
         if torch.is_grad_enabled() and ctx.again is not None:
@@ -211,14 +211,15 @@ class _Attend(torch.autograd.Function):
         marks = marks[: len(recipe.marks)]
         if torch.is_grad_enabled() or _is_watched():
             # the operator says that it has no graph of its gradients
-            given = str(recipe), recipe.reach, recipe.numbers, seeds, wants[3], wants[5]
-            if stat is not None and stat.shape == (*tensors[0].shape[:3], 1) and kind.is_borrowed:
+            # what it is by name keeps to the kernels that made the output
+            given = str(recipe), recipe.reach, recipe.numbers, (*seeds, int(not is_borrowed)), wants[3], wants[5]
+            if stat is not None and is_borrowed:
                 stat = as_rows_are_kept(stat)
             none = grad.new_empty(0, dtype=torch.float32)
             made = _attend_back(grad, *tensors, marks, out, none if stat is None else stat, *given)
         else:
-            order = Order(recipe, *tensors, dict(zip(recipe.marks, marks, strict=True)))
-            made = _backward(Job(kind, order, seeds), grad, out, stat, (wants[3], wants[5]))
+            order = Order._make((recipe, *tensors, dict(zip(recipe.marks, marks, strict=True))))
+            made = _backward(Job(kind, order, seeds, is_borrowed), grad, out, stat, (wants[3], wants[5]))
         return None, None, None, *_take_wanted(made, tensors, wants)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from regard.engine.backends.fused.recipe import Recipe
 
-
 # up to so many positions a side of a block is short; no side is shorter than the least
 FEW, SHORT, LEAST = 64, 32, 16
 

@@ -1,15 +1,16 @@
 """Kernels started without Triton's look at every argument, which takes longer than a small call runs.
 
 Triton compiles a kernel anew for every sort of arguments, as for numbers that are multiples of 16, and finds out the
-sort again at each launch, with much besides. Here a kernel is compiled once for what it needs to know, which strides and
-pointers are; how many positions there are, and where they stand, it is told as any number, so that one kernel serves
-all lengths. What was compiled is started with addresses.
+sort again at each launch, with much besides. Here a kernel is compiled for the sort of its pointers and strides; how
+many positions there are, and where they stand, it is told as any number: one kernel serves all lengths. What was
+compiled is started with addresses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ def compile_new(starts: Sequence[tuple[Starter, Give]]) -> None:
         if name not in _launches:
             fresh[name] = starter, given
     if fresh:
-        with ThreadPoolExecutor(len(fresh)) as pool, triton.AsyncCompileMode(pool):
+        with _compile_side_by_side(len(fresh)):
             made = {
                 name: starter.kernel.warmup(*map(_generalise, given), grid=(1,), **starter.constants)
                 for name, (starter, given) in fresh.items()
@@ -109,6 +110,15 @@ def compile_new(starts: Sequence[tuple[Starter, Give]]) -> None:
             _launches[name] = Launch(made[name], rest)
     for starter, name in named:
         starter.launch = _launches[name]
+
+
+@contextmanager
+def _compile_side_by_side(count: int) -> Iterator[None]:
+    if count == 1:
+        yield
+        return
+    with ThreadPoolExecutor(count) as pool, triton.AsyncCompileMode(pool):
+        yield
 
 
 def start(kernel: Any, count: int, given: Sequence[Any], **constants: Any) -> None:

@@ -111,8 +111,8 @@ class Survey:
             given = torch.zeros(count * each, across, device=self.job.query.device)
             lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
             self.start(
-                gather_keys, count, *self.rows, self.found, given, across, lists, part, score, mask, bias, self.kind.size, place,
-                self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
+                gather_keys, count, *self.rows, self.found, given, across, lists, part, score, mask, bias,
+                self.kind.size, place, self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
                 ROWS=self.tile, TALL=self.tall, KEYS=GATHER.keys, warps=GATHER.warps, stages=GATHER.stages,
             )  # fmt: skip
             if top:

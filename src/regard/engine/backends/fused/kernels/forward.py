@@ -21,9 +21,9 @@ from regard.engine.backends.fused.kernels.weighs import weigh_again
 
 @triton.jit
 def attend_forward(
-    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
-    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr, SCORE:
+    tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
@@ -71,15 +71,15 @@ def attend_forward(
         if mask.before is not None:
             for at in range(start, tl.minimum(whole_start, stop), KEYS):
                 acc, peak, total, lost, missed = _absorb(
-                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                    size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
                 )  # fmt: skip
         if not HEAL:
             for at in range(whole_start, whole_stop, KEYS):
                 acc, peak, total, lost, missed = _absorb(
-                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
-            )  # fmt: skip
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                )  # fmt: skip
     else:
         # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
         whole_stop = start
@@ -123,10 +123,10 @@ def attend_forward(
 
 @triton.jit
 def _absorb(
-    acc, peak, total, lost, missed, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr,
-    D: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
-    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+    acc, peak, total, lost, missed, query, k, v, b, h, i, first, start, score, weigh, mask, bias, noise, size, d:
+    tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D:
+    tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys; `CHECK` where not all of its pairs meet."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0

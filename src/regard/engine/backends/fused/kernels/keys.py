@@ -12,9 +12,9 @@ from regard.engine.backends.fused.kernels.weighs import load_stat
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -50,15 +50,17 @@ def pull_keys(
             if mask.after is not None:
                 for at in range(start, tl.minimum(whole_start, stop), ROWS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, True,
                     )  # fmt: skip
             if not HEAL:
                 for at in range(whole_start, whole_stop, ROWS):
                     acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, False,
-                )  # fmt: skip
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, False,
+                    )  # fmt: skip
         else:
             # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
             whole_stop = start
@@ -68,14 +70,15 @@ def pull_keys(
                 i = i[None, :] if AXIS == 0 else i[:, None]
                 if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
-                        mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST,
-                        HEAL, True,
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
+                    mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
+                    True,
                 )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
@@ -95,9 +98,9 @@ def pull_keys(
 
 @triton.jit
 def _gather(
-    acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
+    acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise,
+    size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D:
+    tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
     FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of queries."""

@@ -1,4 +1,4 @@
-"""What is done before a kernel: features laid out for neighbouring threads, and blocks searched for NaN and infinity."""
+"""What is done beside a kernel: features laid out for neighbouring threads, blocks searched for NaN and infinity."""
 
 import triton
 import triton.language as tl

@@ -25,10 +25,10 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
-    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    OWN: tl.constexpr,
+    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
+    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
+    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OWN:
+    tl.constexpr,
 ):  # fmt: skip
     """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -99,9 +99,9 @@ def pull_queries(
         if not HEAL:
             for at in range(whole_start, whole_stop, KEYS):
                 acc = _gather(
-                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
-            )  # fmt: skip
+                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                )  # fmt: skip
     else:
         # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
         whole_stop = start
@@ -147,9 +147,9 @@ def _load(
 @triton.jit
 def _gather(
     acc, query, pulled, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
+    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL:
+    tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
