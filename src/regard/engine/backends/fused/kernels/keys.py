@@ -12,9 +12,9 @@ from regard.engine.backends.fused.kernels.weighs import load_stat
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
-    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -23,6 +23,8 @@ def pull_keys(
     b = tl.program_id(0) // blocks // heads
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
+    # sums leave out what does not meet, healed or not: the same bits whatever lies there
+    HIDES: tl.constexpr = flags is not None
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
     if HEAL:
@@ -52,14 +54,14 @@ def pull_keys(
                     acc, total = _gather(
                         acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
                         weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, True,
+                        FAST, HEAL, HIDES, True,
                     )  # fmt: skip
             if not HEAL:
                 for at in range(whole_start, whole_stop, ROWS):
                     acc, total = _gather(
                         acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
                         weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, False,
+                        FAST, HEAL, HIDES, False,
                     )  # fmt: skip
         else:
             # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
@@ -72,13 +74,13 @@ def pull_keys(
                     acc, total = _gather(
                         acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
                         weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, True,
+                        FAST, HEAL, HIDES, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
                     acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
                     mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
-                    True,
+                    HIDES, True,
                 )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
@@ -99,9 +101,9 @@ def pull_keys(
 @triton.jit
 def _gather(
     acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise,
-    size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D:
-    tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
-    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+    size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr,
+    D: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr,
+    PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, HIDES: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of queries."""
     i = start + tl.arange(0, ROWS)
@@ -146,6 +148,6 @@ def _gather(
         keys = find_features(score.keys, b, g, heads, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, g, heads, j, i, j, size.m, size, score, d, SCORE, FAST,
-            HEAL, False, near,
+            HIDES, False, near,
         )  # fmt: skip
     return acc, total

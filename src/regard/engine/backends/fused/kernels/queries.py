@@ -25,10 +25,10 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr, e:
-    tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS:
-    tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OWN:
-    tl.constexpr,
+    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    OWN: tl.constexpr,
 ):  # fmt: skip
     """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`."""
     blocks = tl.cdiv(size.n, ROWS)
@@ -38,6 +38,8 @@ def pull_queries(
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    # sums leave out what does not meet, healed or not: the same bits whatever lies there
+    HIDES: tl.constexpr = flags is not None
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
     if HEAL:
@@ -94,13 +96,13 @@ def pull_queries(
             for at in range(start, tl.minimum(whole_start, stop), KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
                 )  # fmt: skip
         if not HEAL:
             for at in range(whole_start, whole_stop, KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, False,
                 )  # fmt: skip
     else:
         # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
@@ -110,12 +112,12 @@ def pull_queries(
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
                 )  # fmt: skip
         else:
             acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
@@ -147,9 +149,9 @@ def _load(
 @triton.jit
 def _gather(
     acc, query, pulled, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E:
-    tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL:
-    tl.constexpr, CHECK: tl.constexpr,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, HIDES: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
@@ -168,6 +170,6 @@ def _gather(
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE,
-            FAST, HEAL, True, near,
+            FAST, HIDES, True, near,
         )  # fmt: skip
     return acc
