@@ -52,7 +52,7 @@ def attend(
     numbers: list[Tensor] = []
     kind = read_kind(query, key, value, (score, weigh, mask, bias), dropout, backend, numbers)
     if kind is not None and (known := recall(kind)) is not None and type(generator) in (NoneType, torch.Generator):
-        if known.again is not None and not OBSERVERS:
+        if known.again is not None and not OBSERVERS and not torch._C._len_torch_dispatch_stack():
             return known.again(query, key, value)
         call = known.renew(score, weigh, mask, bias, numbers)
         return run_planned(known.plan, call, generator, as_terms(score, weigh, mask, bias), query, key, value)

@@ -82,9 +82,7 @@ def read_kind(
     Functions have an inside that no kind tells, tensors of other classes may do anything; under transforms, and where a
     compiler or somebody else looks on, nothing is left out.
     """
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return None
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return None
     if type(dropout) is not float or type(backend) is not str:
         return None

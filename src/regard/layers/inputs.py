@@ -44,12 +44,12 @@ def check_call(
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     """Raise unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
-    # first, since to walk to a parameter takes longer; it casts neither integers nor float64
-    casts = rows.is_floating_point() and rows.dtype != torch.float64
-    if casts and torch.is_autocast_enabled(rows.device.type):
-        return
     weight = next(layer.parameters(), None) if torch.compiler.is_compiling() else _find_weight(layer)
-    if weight is not None and rows.dtype != weight.dtype:
+    if weight is None or rows.dtype == weight.dtype:
+        return
+    # it casts neither integers nor float64
+    casts = rows.is_floating_point() and rows.dtype != torch.float64
+    if not (casts and torch.is_autocast_enabled(rows.device.type)):
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
         called = type(layer).__name__
         raise RegardError(
