@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import attend
+from regard.engine import known
 from regard.engine.plan import BACKENDS
 from regard.mask import Causal, Full, Window
 
@@ -30,6 +31,7 @@ def taken(monkeypatch):
         calls.append((call, query, key, value))
         return torch.ones(*query.shape[:-1], value.shape[-1], dtype=torch.float32)
 
+    monkeypatch.setattr(known, "_known", {})
     monkeypatch.setattr(BACKENDS["fused"], "refuse", lambda call: None)
     monkeypatch.setattr(BACKENDS["fused"], "run", run)
     return calls
