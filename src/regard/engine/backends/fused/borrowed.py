@@ -14,8 +14,10 @@ from torch import Tensor
 
 from regard.engine.backends.fused.recipe import Recipe
 
-# rows of its blocks, and the fewest for which it is worth the looks at what it made
-BLOCK, FEWEST = 128, 256
+# rows of its blocks
+BLOCK = 128
+# products of numbers from which on it is worth the looks at what it made: below, ours are done before they are begun
+LEAST_WORK = 2**34
 LOG2E = math.log2(math.e)
 # width of rows that it is tuned for
 WIDEST = 128
@@ -27,9 +29,14 @@ def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> boo
         return False
     if recipe.bias or recipe.dropout or recipe.marks or recipe.grid or recipe.before is not None or recipe.after != 0:
         return False
-    n, d = query.shape[2:]
-    fits = n == key.shape[2] and n % BLOCK == 0 and n >= FEWEST and d == value.shape[3] and d % 8 == 0 and d <= WIDEST
-    if not fits or query.dtype not in (torch.bfloat16, torch.float16) or query.device.type != "cuda":
+    b, h, n, d = query.shape
+    fits = n == key.shape[2] and n % BLOCK == 0 and d == value.shape[3] and d % 8 == 0 and d <= WIDEST
+    if (
+        not fits
+        or b * h * n * n * d < LEAST_WORK
+        or query.dtype not in (torch.bfloat16, torch.float16)
+        or query.device.type != "cuda"
+    ):
         return False
     return has_cudnn(query.device) and all(map(_is_aligned, (query, key, value)))
 
