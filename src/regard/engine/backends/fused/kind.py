@@ -85,6 +85,8 @@ class Kind:
 def find_kind(order: Order, borrows: bool = False) -> Kind:
     """The kind of an order: its recipe, and all of its tensors but their numbers; `borrows` lets cuDNN run it."""
     recipe, *tensors, marks = order
+    # it knows no sink
+    borrows = borrows and order.sink is None
     name = recipe, borrows, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
     kind = _kinds.get(name)
     if kind is None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.engine.backends.fused.borrowed import LOG2E, attend_borrowed, differentiate_borrowed
-from regard.engine.backends.fused.job import Job, Noise, as_rows, as_stat
+from regard.engine.backends.fused.job import Job, as_rows, as_stat
 from regard.engine.backends.fused.kernels.bias import Part, pull_bias
 from regard.engine.backends.fused.kernels.forward import attend_forward
 from regard.engine.backends.fused.kernels.keys import pull_keys
@@ -63,10 +63,10 @@ def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Start
 
 
 def _ask_solution(job: Job, stat: Tensor | None) -> tuple[Starter, Give]:
-    kind, draws = job.kind, Noise(job.draw_seed) if job.recipe.draws else Noise()
+    kind = job.kind
 
     def give(at: At) -> tuple[Any, ...]:
-        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size
+        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), job.draws, kind.size
 
     def make(shape: Shape) -> Starter:
         needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
@@ -124,8 +124,8 @@ class Backward:
     def __init__(self, job: Job, grad: Tensor, out: Tensor, stat: Tensor | None) -> None:
         self.job, self.grad, self.out, self.stat = job, grad, out, stat
         kind = job.kind
-        # kernels are compiled for the strides of this gradient, too
-        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16
+        # kernels are compiled for the strides of these, too
+        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride()
         self.means: Tensor | None = None
         self.pointed: tuple[Any, ...] | None = None
         if job.is_borrowed:
