@@ -37,10 +37,7 @@ def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> boo
 @cache
 def has_cudnn(device: torch.device) -> bool:
     """Whether its attention is there, and the device is one that it is fast on."""
-    return (
-        torch.backends.cudnn.is_available()
-        and torch.cuda.get_device_capability(device) >= (9, 0)
-    )
+    return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _is_aligned(x: Tensor) -> bool:
