@@ -10,8 +10,9 @@ pytest.importorskip("triton")
 from regard import attend
 from regard.core import Tile
 from regard.core.bits import uniform
+from regard.engine import known
 from regard.engine.backends import fused, sdpa
-from regard.engine.backends.fused import borrowed, kind, ops
+from regard.engine.backends.fused import borrowed, kind, launch, ops, tune
 from regard.engine.backends.fused.job import Job
 from regard.engine.backends.fused.kind import find_kind
 from regard.engine.backends.fused.read import Order
@@ -148,3 +149,63 @@ def test_what_rows_keep_goes_from_one_form_to_the_other():
     # as our kernels have it: a peak of three in powers of two, a total of four
     stat = torch.tensor([3.0, 0.25]).view(2, 1, 1, 1)
     torch.testing.assert_close(borrowed.as_logsumexp(stat).exp().flatten(), torch.tensor([32.0]))
+
+
+def test_a_kernel_that_heals_alone_is_not_measured(monkeypatch):
+    monkeypatch.setenv("REGARD_TUNE", "1")
+    monkeypatch.setattr(tune, "recall", lambda device: {})
+    monkeypatch.setattr(tune, "measure", lambda launch, shape: pytest.fail("measured"))
+    borrow(monkeypatch)
+    rows = draw((1, 2, 40, 16), (1, 2, 40, 16), (1, 2, 40, 16))
+    attend(*rows, mask=Causal(), backend="auto").sum().backward()
+
+
+@pytest.mark.parametrize("ill", ["nothing", "a block", "all"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
+    spoilt = borrow(monkeypatch, {"nothing": slice(0), "a block": slice(32, 64), "all": slice(None)}[ill])
+    shapes = (1, 2, 80, 16), (1, heads, 80, 16), (1, heads, 80, 16)
+    made = []
+    for backend in ("auto", "tiled"):
+        rows = draw(*shapes)
+        out = attend(*rows, mask=Causal(), backend=backend)
+        made.append([out, *torch.autograd.grad(out.square().sum(), rows)])
+    assert spoilt == ["forward", "backward"]
+    assert_all_close(*made, ["output", "query", "key", "value"])
+
+
+def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
+    """Let torch stand in for cuDNN, and spoil these positions of what it makes."""
+    asked = []
+
+    def see(query, key, value, scale):
+        repeats = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        scores = (scale * query @ key.mT).masked_fill(
+            ~torch.ones(query.shape[2], key.shape[2]).tril().bool(), -torch.inf
+        )
+        return scores.softmax(-1) @ value, scores.logsumexp(-1, keepdim=True)
+
+    def forward(query, key, value, scale, keeps):
+        asked.append("forward")
+        return spoil(*see(query, key, value, scale))
+
+    def backward(grad, query, key, value, out, logsumexp, scale):
+        asked.append("backward")
+        rows = [x.detach().requires_grad_() for x in (query, key, value)]
+        with torch.enable_grad():
+            return spoil(*torch.autograd.grad(see(*rows, scale)[0], rows, grad))
+
+    def spoil(*made):
+        for x in made:
+            x[:, :, ill] = torch.nan
+        return made
+
+    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "_kinds", {})
+    monkeypatch.setattr(known, "_known", {})
+    monkeypatch.setattr(fused, "decline", lambda call: None)
+    monkeypatch.setattr(sdpa, "refuse", lambda call: "not asked.")
+    monkeypatch.setattr(launch, "attend_borrowed", forward)
+    monkeypatch.setattr(launch, "differentiate_borrowed", backward)
+    return asked

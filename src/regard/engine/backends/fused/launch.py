@@ -58,7 +58,7 @@ def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Start
         return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants)
 
     variant = stat is None, job.is_borrowed
-    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give) for heals in job.passes]
+    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes]
     return [job.flag("forward", flags, asked[0][0], out), *asked] if job.is_borrowed else asked
 
 
@@ -175,7 +175,9 @@ class Backward:
             return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants)
 
         variant = self.sort, room.weights is None, job.is_borrowed
-        asked = [kind.ask("queries", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [
+            kind.ask("queries", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
         return [job.flag("queries", flags, asked[0][0], dquery), *asked] if job.is_borrowed else asked
 
     def ask_keys(self, room: _Room) -> list[tuple[Starter, Give]]:
@@ -192,7 +194,9 @@ class Backward:
             return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants)
 
         variant = self.sort, job.is_borrowed
-        asked = [kind.ask("keys", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [
+            kind.ask("keys", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
         return [job.flag("keys", flags, asked[0][0], *made), *asked] if job.is_borrowed else asked
 
     def pull_bias(self) -> Tensor:
