@@ -60,7 +60,7 @@ def renew(mask: Tensor | Lengths | Allowed, numbers: Tensor):
     """The call of a known kind again, as on a device where masks are kept."""
     terms = as_terms(Dot(), Softmax(), mask, None)
     if (known := recall(("kind",))) is None:
-        keep(("kind",), plan(check_call(*ROWS, terms), "tiled"), None, *ROWS)
+        keep(("kind",), plan(check_call(*ROWS, terms), "tiled"), terms, *ROWS)
         known = recall(("kind",))
     return known.renew(Dot(), Softmax(), mask, None, [numbers])
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from regard.core import Bias, Mask, RegardError, Term
+from regard.core import Mask, RegardError, Term
 from regard.engine.call import Call
-from regard.engine.check import as_bias, as_mask, find_misfit
+from regard.engine.check import Terms, as_bias, as_mask, find_misfit
 from regard.engine.plan import Plan
 
 T = TypeVar("T", bound=Term)
@@ -31,10 +31,13 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 class Known:
     """The plan of a kind of call, and the mask that its last call had; tensors of callers are not kept alive."""
 
-    def __init__(self, plan: Plan, bias: Bias | None, is_folded: bool) -> None:
-        call = plan.call
+    def __init__(self, plan: Plan, terms: Terms, is_folded: bool) -> None:
+        call, (_, _, mask, bias) = plan.call, terms
         # what the first call kept holds its own tensors
-        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), mask=_empty(call.mask), kept={})
+        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), kept={})
+        if mask.all_tensors:
+            call = replace(call, mask=_empty(call.mask))
+        # what a bias made by itself stays
         if call.bias is not None and bias is not None and bias.tensors:
             call = replace(call, bias=_empty(call.bias))
         self.plan = replace(plan, call=call)
@@ -149,9 +152,9 @@ def recall(kind: Kind) -> Known | None:
     return _known.get(kind)
 
 
-def keep(kind: Kind, plan: Plan, bias: Bias | None, *rows: Tensor) -> None:
+def keep(kind: Kind, plan: Plan, terms: Terms, *rows: Tensor) -> None:
     """Keep the plan for the next call of its kind; query, key and value tell whether they come folded."""
     if len(_known) >= MOST:
         _known.clear()
     sizes = plan.call.sizes
-    _known[kind] = Known(plan, bias, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))
+    _known[kind] = Known(plan, terms, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))
