@@ -174,6 +174,26 @@ def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
     assert_all_close(*made, ["output", "query", "key", "value"])
 
 
+def test_a_compiler_finds_rows_where_it_was_told_they_lie(monkeypatch):
+    borrow(monkeypatch)
+    made = [launch.attend_borrowed, launch.differentiate_borrowed]
+
+    def move(make):
+        # another order than any of ours
+        return lambda *given: tuple(x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0) for x in make(*given))
+
+    for name, make in zip(("attend_borrowed", "differentiate_borrowed"), made, strict=True):
+        monkeypatch.setattr(launch, name, move(make))
+    rows = [x.detach() for x in draw((2, 2, 40, 16), (2, 2, 40, 16), (2, 2, 40, 16))]
+    recipe = Recipe("dot", "softmax", 0.25, after=0)
+    given = str(recipe), recipe.reach, recipe.numbers, (0, 0, 0)
+    out, stat, _ = ops._attend(*rows, None, None, None, [], *given, True)
+    grads = ops._attend_back(out, *rows, None, None, None, [], out, stat, *given, False, False)
+    assert [x.stride() for x in (out, *grads[:3])] == 4 * [rows[0].stride()]
+    expected = attend(*rows, mask=Causal(), backend="tiled")
+    assert_all_close([out], [expected], ["output"])
+
+
 def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
     """Let torch stand in for cuDNN, and spoil these positions of what it makes."""
     asked = []
@@ -192,9 +212,15 @@ def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
 
     def backward(grad, query, key, value, out, logsumexp, scale):
         asked.append("backward")
-        rows = [x.detach().requires_grad_() for x in (query, key, value)]
-        with torch.enable_grad():
-            return spoil(*torch.autograd.grad(see(*rows, scale)[0], rows, grad))
+        # by hand: within an operator autograd sees nothing
+        groups, repeats = key.shape[1], query.shape[1] // key.shape[1]
+        wide_key, wide_value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        reach = torch.ones(query.shape[2], key.shape[2]).tril().bool()
+        weights = (scale * query @ wide_key.mT).masked_fill(~reach, -torch.inf).softmax(-1)
+        far = grad @ wide_value.mT
+        pull = scale * weights * (far - (weights * far).sum(-1, keepdim=True))
+        made = (x.unflatten(1, (groups, repeats)).sum(2) for x in (pull.mT @ query, weights.mT @ grad))
+        return spoil(pull @ wide_key, *made)
 
     def spoil(*made):
         for x in made:

@@ -103,6 +103,7 @@ def _attend(
     if job.is_borrowed and keeps:
         assert stat is not None, "it was to be kept"
         stat = as_rows_are_kept(stat)
+    out = _lay_out_anew(out, query) if job.is_borrowed else out
     none = value.new_empty(0, dtype=torch.float32)
     return out, none if stat is None else stat, none.clone() if exact is None else exact
 
@@ -131,6 +132,9 @@ def _attend_back(
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
     kept = None if not stat.numel() else as_logsumexp(stat) if job.is_borrowed else stat
     made = _backward(job, grad, out, kept, (wants_weight, wants_bias))
+    if job.is_borrowed:
+        given = query, key, value
+        made[:3] = [_lay_out_anew(x, own) for x, own in zip(made, given, strict=False) if x is not None]
     return [grad.new_empty(0) if x is None else x for x in made]
 
 
@@ -144,6 +148,13 @@ def _(
     for given, wanted in ((weight, wants_weight), (sink, True), (bias, wants_bias)):
         made.append(grad.new_empty(0) if given is None or not wanted else given.new_empty(given.shape))
     return made
+
+
+def _lay_out_anew(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows as a compiler was told that they lie, which cuDNN's may not."""
+    told = lay_out(rows, x.shape[-1], x.dtype)
+    lies = zip(x.shape, x.stride(), told.stride(), strict=True)
+    return x if all(one == other for size, one, other in lies if size > 1) else told.copy_(x)
 
 
 def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
