@@ -1,4 +1,4 @@
-"""What cuDNN makes is healed by ours: here plain code stands for its kernel, which lets NaN through its mask as it does."""
+"""What cuDNN makes is healed by ours: here plain code stands in, which lets NaN through its mask as cuDNN does."""
 
 from __future__ import annotations
 

@@ -110,6 +110,12 @@ def test_what_needs_another_kernel_gets_one(kernel, given, options):
     assert kinds(kernel) == ["compile", "start"] * 2
 
 
+def test_true_is_no_number(kernel):
+    for one in (1, True):
+        start(kernel, 1, (BASE[0], one, None), SIZE=64, HEAL=None)
+    assert kinds(kernel) == ["compile", "start"] * 2
+
+
 def test_another_device_has_its_own(kernel, monkeypatch):
     start(kernel, 1, BASE, SIZE=64, HEAL=None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)

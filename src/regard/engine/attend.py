@@ -75,7 +75,7 @@ def attend(
         return attend_as_operator(query, key, value, (terms[0], drawn, *terms[2:]), options)
     planned = plan(call, backend)
     if kind is not None:
-        keep(kind, planned, query, key, value)
+        keep(kind, planned, terms, query, key, value)
     return run_planned(planned, call, generator, terms, query, key, value)
 
 

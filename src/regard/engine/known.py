@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,10 @@ from torch.autograd import forward_ad
 
 from regard.core import Mask, RegardError, Term
 from regard.engine.call import Call
-from regard.engine.check import as_bias, as_mask, find_misfit
+from regard.engine.check import Terms, as_bias, as_mask, find_misfit
 from regard.engine.plan import Plan
 
+T = TypeVar("T", bound=Term)
 Kind = tuple[Any, ...]
 # kinds kept at a time: a cache that grows by a token makes a new one at each step
 MOST = 1024
@@ -28,13 +29,21 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 class Known:
-    """The plan of a kind of call, and the mask that its last call had."""
+    """The plan of a kind of call, and the mask that its last call had; tensors of callers are not kept alive."""
 
-    def __init__(self, plan: Plan, is_folded: bool) -> None:
-        self.plan, self.is_folded = plan, is_folded
-        self.learns = bool(plan.call.tensors)
-        self.seen: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
-        self.mask = plan.call.mask
+    def __init__(self, plan: Plan, terms: Terms, is_folded: bool) -> None:
+        call, (_, _, mask, bias) = plan.call, terms
+        # what the first call kept holds its own tensors
+        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), kept={})
+        if mask.all_tensors:
+            call = replace(call, mask=_empty(call.mask))
+        # what a bias made by itself stays
+        if call.bias is not None and bias is not None and bias.tensors:
+            call = replace(call, bias=_empty(call.bias))
+        self.plan = replace(plan, call=call)
+        self.is_folded, self.learns = is_folded, bool(plan.call.tensors)
+        # the mask settled, and what tells that it is the same
+        self.held: tuple[Mask, tuple[tuple[weakref.ref[Tensor], int, int], ...]] | None = None
         self._again: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
     @property
@@ -57,20 +66,34 @@ class Known:
 
     def _settle(self, mask: Mask | Tensor, numbers: list[Tensor]) -> Mask:
         """The mask settled; the same as last time, with all that was kept with it, where its tensors are."""
-        if len(self.seen) == len(numbers) and all(
-            ref() is x and version == x._version for (ref, version), x in zip(self.seen, numbers, strict=True)
+        # read once: another thread may set it
+        held = self.held
+        if held is not None and all(
+            ref() is x and version == x._version and at == x.data_ptr()
+            for (ref, version, at), x in zip(held[1], numbers, strict=True)
         ):
-            return self.mask
+            return held[0]
         sizes = self.plan.call.sizes
         mask = as_mask(mask)
         if problem := find_misfit(mask, sizes):
             raise RegardError(problem)
-        settled = mask.settle(sizes)
+        # of other tensors with the same numbers: those of the caller may then be seen to go
+        settled = mask.with_all_tensors([x.detach() for x in mask.all_tensors]).settle(sizes)
         # what a graph is captured of is made within the graph
         if not torch.cuda.is_current_stream_capturing():
-            self.seen = tuple((weakref.ref(x), x._version) for x in numbers)
-            self.mask = settled
+            self.held = settled, tuple((weakref.ref(x, self._forget), x._version, x.data_ptr()) for x in numbers)
         return settled
+
+    def _forget(self, _: object) -> None:
+        """Let go of a mask, and of what was made of it, when nobody else has its tensors."""
+        self.held = None
+        self.plan.call.kept.pop("marks", None)
+
+
+def _empty(term: T) -> T:
+    """The term with empty tensors."""
+    tensors = term.all_tensors
+    return term.with_all_tensors([x.new_empty(0) for x in tensors]) if tensors else term
 
 
 def read_kind(
@@ -86,7 +109,7 @@ def read_kind(
         return None
     if type(dropout) is not float or type(backend) is not str:
         return None
-    kind: list[Any] = [torch.is_grad_enabled(), dropout, backend]
+    kind: list[Any] = [torch.is_grad_enabled(), torch.is_inference_mode_enabled(), dropout, backend]
     if not (_read(query, kind) and _read(key, kind) and _read(value, kind)):
         return None
     score, weigh, mask, bias = terms
@@ -107,7 +130,7 @@ def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> b
         kind.append(cls)
         kind.append(value)
     elif cls is Tensor or cls is nn.Parameter:
-        if value.layout is not torch.strided or value.is_nested or value.device.type == "meta":
+        if value.layout is not torch.strided or value.is_nested or value.device.type == "meta" or value.is_neg():
             return False
         kind += (
             value.dtype, value.device, value.shape, value.stride(), value.data_ptr() % 16 == 0, value.requires_grad,
@@ -127,9 +150,9 @@ def recall(kind: Kind) -> Known | None:
     return _known.get(kind)
 
 
-def keep(kind: Kind, plan: Plan, *rows: Tensor) -> None:
+def keep(kind: Kind, plan: Plan, terms: Terms, *rows: Tensor) -> None:
     """Keep the plan for the next call of its kind; query, key and value tell whether they come folded."""
     if len(_known) >= MOST:
         _known.clear()
     sizes = plan.call.sizes
-    _known[kind] = Known(plan, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))
+    _known[kind] = Known(plan, terms, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))

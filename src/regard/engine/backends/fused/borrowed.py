@@ -44,11 +44,7 @@ def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> boo
 @cache
 def has_cudnn(device: torch.device) -> bool:
     """Whether its attention is there, and the device is one that it is fast on."""
-    return (
-        torch.backends.cudnn.is_available()
-        and torch.backends.cuda.cudnn_sdp_enabled()
-        and torch.cuda.get_device_capability(device) >= (9, 0)
-    )
+    return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _is_aligned(x: Tensor) -> bool:
@@ -68,8 +64,8 @@ def differentiate_borrowed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value."""
-    if 0 in grad.stride():
-        grad = grad.contiguous()
+    if not _is_aligned(grad) or 0 in grad.stride():
+        grad = grad.clone(memory_format=torch.contiguous_format)
     # without dropout there is no seed of it to read
     none = _no_seed(query.device)
     n, m = query.shape[2], key.shape[2]

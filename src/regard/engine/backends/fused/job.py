@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.engine.backends.fused.kernels.biases import Bias
+from regard.engine.backends.fused.kernels.bits import Noise
 from regard.engine.backends.fused.kernels.masks import Mask
 from regard.engine.backends.fused.kernels.prepare import flag_blocks, lay_out_features, measure_rows
 from regard.engine.backends.fused.kernels.scores import BLOCK, Score
@@ -23,14 +24,6 @@ from regard.engine.backends.fused.start import POINT, At, Give, Starter, start_a
 _BEHIND = 1024
 
 
-class Noise(NamedTuple):
-    """Dropout: which weights fall, and what the others grow by."""
-
-    seed: Any = None
-    dropout: Any = None
-    grown: Any = None
-
-
 class Job:
     """An order at work, with its kind and seeds for dropout and for draws: what each kernel is handed."""
 
@@ -39,8 +32,9 @@ class Job:
         self.recipe, self.query, self.key, self.value, self.weight, self.sink, self.bias, self.marks = order
         self.seed, self.draw_seed = seeds
         if is_borrowed is None:
-            # its gradients differ by rounding from run to run
+            # its gradients differ by rounding from run to run, and a caller may have switched it off
             is_borrowed = kind.is_borrowed and not torch.are_deterministic_algorithms_enabled()
+            is_borrowed = is_borrowed and torch.backends.cuda.cudnn_sdp_enabled()
         self.is_borrowed = is_borrowed
         # a kernel of ours, and where a mask may hide NaN or infinity, the same once more to heal what came out ill
         self.passes = (True,) if self.is_borrowed else (False, True) if self.recipe.hides else (False,)
@@ -168,7 +162,11 @@ class Job:
     @property
     def noise(self) -> Noise:
         dropout = self.recipe.dropout
-        return Noise(self.seed, dropout, 1 / (1 - dropout)) if dropout else Noise()
+        return Noise(_as_word(self.seed), dropout, 1 / (1 - dropout)) if dropout else Noise()
+
+    @property
+    def draws(self) -> Noise:
+        return Noise(_as_word(self.draw_seed)) if self.recipe.draws else Noise()
 
     def make_flags(self, count: int) -> Tensor | None:
         """Room for a word from each block of rows whether it has NaN or infinity, where a mask may hide some."""
@@ -187,6 +185,11 @@ class Job:
         width = one.shape[3]
         constants = {"WIDTH": width, "D": round_up(width), "COUNT": side}
         return self.kind.find(("flag", name), partial(Starter, flag_blocks, heal.count, constants)), give
+
+
+def _as_word(seed: int) -> int:
+    """The 32 bits of a seed that its random bits are made from, as an int of 32 bits: no seed needs another kernel."""
+    return (seed + 2**31) % 2**32 - 2**31
 
 
 def as_rows(x: Tensor, at: At) -> Any:

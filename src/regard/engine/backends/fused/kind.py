@@ -67,16 +67,20 @@ class Kind:
             starter = self._starters[name] = make()
         return starter
 
-    def ask(self, kernel: str, variant: Any, make: Callable[[Shape], Starter], give: Give) -> tuple[Starter, Give]:
-        """A kernel in its block shape, and its arguments; `variant` tells apart what is compiled of it for one kind."""
+    def ask(
+        self, kernel: str, variant: Any, make: Callable[[Shape], Starter], give: Give, heals_alone: bool = False
+    ) -> tuple[Starter, Give]:
+        """A kernel in its block shape, and its arguments; `variant` tells apart what is compiled of it for one kind.
+
+        What heals alone leaves most blocks as they are: its time says nothing of shapes.
+        """
         starter = self._starters.get((kernel, variant))
         if starter is None:
             shape = self._shapes.get(kernel)
             if shape is None:
                 # few queries need no long block
-                found = pick(
-                    kernel, self.recipe, self.is_half, self.widths, self.device, lambda x: start_all((make(x), give))
-                )
+                launch = None if heals_alone else lambda x: start_all((make(x), give))
+                found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
                 shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
             starter = self._starters[kernel, variant] = make(shape)
         return starter, give
@@ -85,6 +89,8 @@ class Kind:
 def find_kind(order: Order, borrows: bool = False) -> Kind:
     """The kind of an order: its recipe, and all of its tensors but their numbers; `borrows` lets cuDNN run it."""
     recipe, *tensors, marks = order
+    # it knows no sink
+    borrows = borrows and order.sink is None
     name = recipe, borrows, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
     kind = _kinds.get(name)
     if kind is None:

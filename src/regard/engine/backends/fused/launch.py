@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.engine.backends.fused.borrowed import LOG2E, attend_borrowed, differentiate_borrowed
-from regard.engine.backends.fused.job import Job, Noise, as_rows, as_stat
+from regard.engine.backends.fused.job import Job, as_rows, as_stat
 from regard.engine.backends.fused.kernels.bias import Part, pull_bias
 from regard.engine.backends.fused.kernels.forward import attend_forward
 from regard.engine.backends.fused.kernels.keys import pull_keys
@@ -58,15 +58,15 @@ def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Start
         return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants)
 
     variant = stat is None, job.is_borrowed
-    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give) for heals in job.passes]
+    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes]
     return [job.flag("forward", flags, asked[0][0], out), *asked] if job.is_borrowed else asked
 
 
 def _ask_solution(job: Job, stat: Tensor | None) -> tuple[Starter, Give]:
-    kind, draws = job.kind, Noise(job.draw_seed) if job.recipe.draws else Noise()
+    kind = job.kind
 
     def give(at: At) -> tuple[Any, ...]:
-        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), draws, kind.size
+        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), job.draws, kind.size
 
     def make(shape: Shape) -> Starter:
         needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
@@ -124,8 +124,8 @@ class Backward:
     def __init__(self, job: Job, grad: Tensor, out: Tensor, stat: Tensor | None) -> None:
         self.job, self.grad, self.out, self.stat = job, grad, out, stat
         kind = job.kind
-        # kernels are compiled for the strides of this gradient, too
-        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16
+        # kernels are compiled for the strides of these, too
+        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride()
         self.means: Tensor | None = None
         self.pointed: tuple[Any, ...] | None = None
         if job.is_borrowed:
@@ -175,7 +175,9 @@ class Backward:
             return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants)
 
         variant = self.sort, room.weights is None, job.is_borrowed
-        asked = [kind.ask("queries", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [
+            kind.ask("queries", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
         return [job.flag("queries", flags, asked[0][0], dquery), *asked] if job.is_borrowed else asked
 
     def ask_keys(self, room: _Room) -> list[tuple[Starter, Give]]:
@@ -192,7 +194,9 @@ class Backward:
             return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants)
 
         variant = self.sort, job.is_borrowed
-        asked = [kind.ask("keys", (variant, heals), partial(make, heals), give) for heals in job.passes]
+        asked = [
+            kind.ask("keys", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
         return [job.flag("keys", flags, asked[0][0], *made), *asked] if job.is_borrowed else asked
 
     def pull_bias(self) -> Tensor:

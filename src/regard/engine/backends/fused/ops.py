@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,8 @@ def attend_fused(
         kind = call.kept["kind"] = find_kind(order, not call.by_name)
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
-    if isinstance(call.score, Dot) and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
+    is_bare = isinstance(call.score, Dot) and keeps_rows(call)
+    if is_bare and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
         # nothing but the rows can be another the next time
         call.kept["again"] = partial(_attend_rows, kind, call.needs_grad, again)
     return _attend_order(kind, order, seeds, call.needs_grad, again, call.constants)
@@ -59,7 +60,8 @@ def _attend_rows(kind: Kind, keeps: bool, again: Again | None, query: Tensor, ke
 
 def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:
     """The call again, from its tensors as the kernels had them."""
-    held = [x for x in learned if x is not None]
+    # the width of a Gaussian may be a number of the call's own
+    held = [x for x in (learned if call.score.tensors else learned[1:]) if x is not None]
     # a weight or width comes as (1 or h, d), widened from one number maybe
     given = [
         x if x.shape == own.shape else x[:1, : own.numel()].reshape(own.shape)
@@ -77,9 +79,9 @@ def _attend_watched(call: Call, order: Order, seeds: tuple[int, int]) -> Tensor:
 
 
 def _is_plain(order: Order) -> bool:
-    """Whether no tensor is more than one."""
+    """Whether no tensor is more than the numbers that lie at its address."""
     given = (*order[1:7], *order.marks.values())
-    return all(x is None or type(x) in (Tensor, nn.Parameter) for x in given)
+    return all(x is None or (type(x) in (Tensor, nn.Parameter) and not x.is_neg()) for x in given)
 
 
 def _is_watched() -> bool:
@@ -101,6 +103,7 @@ def _attend(
     if job.is_borrowed and keeps:
         assert stat is not None, "it was to be kept"
         stat = as_rows_are_kept(stat)
+    out = _lay_out_anew(out, query) if job.is_borrowed else out
     none = value.new_empty(0, dtype=torch.float32)
     return out, none if stat is None else stat, none.clone() if exact is None else exact
 
@@ -129,6 +132,9 @@ def _attend_back(
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
     kept = None if not stat.numel() else as_logsumexp(stat) if job.is_borrowed else stat
     made = _backward(job, grad, out, kept, (wants_weight, wants_bias))
+    if job.is_borrowed:
+        given = query, key, value
+        made[:3] = [_lay_out_anew(x, own) for x, own in zip(made, given, strict=False) if x is not None]
     return [grad.new_empty(0) if x is None else x for x in made]
 
 
@@ -142,6 +148,13 @@ def _(
     for given, wanted in ((weight, wants_weight), (sink, True), (bias, wants_bias)):
         made.append(grad.new_empty(0) if given is None or not wanted else given.new_empty(given.shape))
     return made
+
+
+def _lay_out_anew(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows as a compiler was told that they lie, which cuDNN's may not."""
+    told = lay_out(rows, x.shape[-1], x.dtype)
+    lies = zip(x.shape, x.stride(), told.stride(), strict=True)
+    return x if all(one == other for size, one, other in lies if size > 1) else told.copy_(x)
 
 
 def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -197,6 +210,7 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         out, stat, exact = _forward(job, True)
         ctx.job, ctx.again = (job.kind, job.recipe, (job.seed, job.draw_seed), job.is_borrowed), again
+        ctx.strides = _list_strides(tensors, job.marks.values())
         ctx.save_for_backward(*tensors, out if exact is None else exact, stat, *job.marks.values(), *constants)
         return out
 
@@ -208,7 +222,7 @@ class _Attend(torch.autograd.Function):
         if torch.is_grad_enabled() and ctx.again is not None:
             # a graph of the gradients is wanted
             return None, None, None, *differentiate(ctx.again, tensors, wants, grad)
-        marks = marks[: len(recipe.marks)]
+        grad, marks = grad.resolve_neg(), marks[: len(recipe.marks)]
         if torch.is_grad_enabled() or _is_watched():
             # the operator says that it has no graph of its gradients
             # what it is by name keeps to the kernels that made the output
@@ -219,8 +233,15 @@ class _Attend(torch.autograd.Function):
             made = _attend_back(grad, *tensors, marks, out, none if stat is None else stat, *given)
         else:
             order = Order._make((recipe, *tensors, dict(zip(recipe.marks, marks, strict=True))))
+            if _list_strides(tensors, marks) != ctx.strides:
+                # who keeps them elsewhere brings them back as kernels were not compiled for them
+                kind = find_kind(order, is_borrowed)
             made = _backward(Job(kind, order, seeds, is_borrowed), grad, out, stat, (wants[3], wants[5]))
         return None, None, None, *_take_wanted(made, tensors, wants)
+
+
+def _list_strides(tensors: Iterable[Tensor | None], marks: Iterable[Tensor]) -> list[tuple[int, ...] | None]:
+    return [None if x is None else x.stride() for x in (*tensors, *marks)]
 
 
 def _take_wanted(

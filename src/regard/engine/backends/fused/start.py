@@ -17,6 +17,7 @@ import torch
 import triton
 from torch import Tensor
 
+from regard.engine.backends.fused.kernels.bits import Noise
 from regard.engine.backends.fused.kernels.masks import Mask
 from regard.engine.backends.fused.kernels.tiles import Size
 from regard.engine.backends.fused.kernels.weighs import Stat
@@ -128,7 +129,7 @@ def start(kernel: Any, count: int, given: Sequence[Any], **constants: Any) -> No
 
 def _generalise(x: Any) -> Any:
     """An argument of the same sort, with no number in it that a kernel would be compiled for in vain."""
-    if not isinstance(x, Size | Mask | Stat):
+    if not isinstance(x, Size | Mask | Stat | Noise):
         return x
     return type(x)(*(part if type(part) is not int else _ANY if _is_short(part) else _ANY_LONG for part in x))
 
@@ -139,7 +140,7 @@ def _is_short(number: int) -> bool:
 
 def _sort(x: Any) -> Any:
     """What a kernel is compiled for: no two arguments of one sort need different ones."""
-    if isinstance(x, Size | Mask | Stat):
+    if isinstance(x, Size | Mask | Stat | Noise):
         return tuple([_sort_part(part) if type(part) is not int else _is_short(part) for part in x])
     if isinstance(x, tuple):
         # the parts of a term are no terms; most of them are not there
@@ -152,4 +153,7 @@ def _sort_part(x: Any) -> Any:
     if kind is int:
         # a one is a constant; numbers of 32 bits, and multiples of 16, have kernels of their own
         return 1 if x == 1 else (x % 16 == 0, _is_short(x), x < 2**63)
-    return (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, Tensor) else x if kind is bool or x is None else kind
+    if kind is bool:
+        # True is one, but no number of 32 bits
+        return kind, x
+    return (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, Tensor) else None if x is None else kind
