@@ -48,9 +48,8 @@ bench: $(READY)  ## measure speed and memory
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.translation
 
-bench-gpu:  ## the same for the kernels of a CUDA device, beside torch's own
+bench-gpu:  ## the same on a CUDA device: kernels, calls, first calls and whole models, beside torch's own
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu
-	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.translation
 	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m benchmarks.gpu.look
 
 faults: $(READY)  ## plant faults in a copy and count how many the tests catch (an hour or two on two cores)

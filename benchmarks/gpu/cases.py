@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.gpu import peers, plain
 from benchmarks.gpu.goal import Goal
 from benchmarks.gpu.peers import CUDNN, EFFICIENT, FLASH
-from regard.mask import Causal, Window
+from regard.mask import Window
 from regard.score import Additive, Gaussian
 from regard.weigh import Entmax, Relu, Sigmoid, Sparsemax
 
@@ -90,16 +90,20 @@ class Case:
     # how many runs are compared bit by bit
     runs: int = 0
 
+    @property
+    def title(self) -> str:
+        return self.describe(self.shape)
+
     def describe(self, shape: Shape) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
         return f"{self.what}, {shape}, {dtype}, forward{' and backward' if self.trains else ''}"
 
 
-def _name(*tensors: Tensor, last: str = "") -> dict[str, Tensor]:
+def name_rows(*tensors: Tensor, last: str = "") -> dict[str, Tensor]:
     return dict(zip(("query", "key", "value", last), tensors, strict=False))
 
 
-def _per_row(shape: Shape) -> int:
+def count_per_row(shape: Shape) -> int:
     return math.prod(shape.lead) * shape.m
 
 
@@ -110,31 +114,35 @@ def _eager_and_compiled(place: Place, what: plain.Plain, *inputs: Tensor) -> dic
     }
 
 
-def _additive(place: Place, shape: Shape) -> Work:
+def make_additive(place: Place, shape: Shape) -> Work:
     query, key, value = place.draw_rows(shape)
     # scores with a spread of about one
     weight = place.draw((shape.d,), seed=1)[0] * (2 / shape.d**0.5)
-    inputs = _name(query, key, value, weight, last="weight")
+    inputs = name_rows(query, key, value, weight, last="weight")
     others = _eager_and_compiled(place, plain.additive, *inputs.values())
-    return Work(inputs, {"score": Additive(weight)}, plain.additive, others, _per_row(shape) * shape.d)
+    return Work(inputs, {"score": Additive(weight)}, plain.additive, others, count_per_row(shape) * shape.d)
 
 
 def _regression(place: Place, shape: Shape, alone: bool = False) -> Work:
     query, key, noise = place.draw((shape.n, 1), (shape.m, 1), (shape.m, 1))
     # a curve and its samples: of noise alone, the average would be lost in rounding
-    inputs = _name(query, key, torch.sin(2 * key) + 0.5 * noise)
+    inputs = name_rows(query, key, torch.sin(2 * key) + 0.5 * noise)
     what = partial(plain.gaussian, width=1.0)
     others = {} if alone else _eager_and_compiled(place, what, *inputs.values())
     if not alone:
         others[f"eager, {STEP} rows at a time"] = partial(plain.by_rows, what, STEP, *inputs.values())
-    return Work(inputs, {"score": Gaussian(1.0)}, what, others, _per_row(shape))
+    return Work(inputs, {"score": Gaussian(1.0)}, what, others, count_per_row(shape))
 
 
-def _relu(place: Place, shape: Shape) -> Work:
+def make_relu(place: Place, shape: Shape) -> Work:
     rows, scale = place.draw_rows(shape), 1 / shape.m
     what = partial(plain.relu, scale=scale)
     return Work(
-        _name(*rows), {"weigh": Relu(scale=scale)}, what, _eager_and_compiled(place, what, *rows), _per_row(shape)
+        name_rows(*rows),
+        {"weigh": Relu(scale=scale)},
+        what,
+        _eager_and_compiled(place, what, *rows),
+        count_per_row(shape),
     )
 
 
@@ -142,7 +150,7 @@ def _sigmoid(place: Place, shape: Shape) -> Work:
     rows, shift = place.draw_rows(shape), -math.log(shape.m)
     what = partial(plain.sigmoid, shift=shift)
     others = _eager_and_compiled(place, what, *rows)
-    return Work(_name(*rows), {"weigh": Sigmoid(shift=shift)}, what, others, _per_row(shape))
+    return Work(name_rows(*rows), {"weigh": Sigmoid(shift=shift)}, what, others, count_per_row(shape))
 
 
 def _softmax(place: Place, shape: Shape) -> Work:
@@ -152,40 +160,30 @@ def _softmax(place: Place, shape: Shape) -> Work:
         "sdpa flash": peers.sdpa(FLASH, *rows),
         "sdpa cuDNN": peers.sdpa(CUDNN, *rows),
     }
-    return Work(_name(*rows), {}, plain.softmax, others, _per_row(shape))
-
-
-def _causal(place: Place, shape: Shape) -> Work:
-    rows = place.draw_rows(shape)
-    others = {
-        FLEX: peers.flex(*rows, after=0, compiles=place.compiles),
-        "sdpa flash": peers.sdpa(FLASH, *rows, is_causal=True),
-        "sdpa cuDNN": peers.sdpa(CUDNN, *rows, is_causal=True),
-    }
-    return Work(_name(*rows), {"mask": Causal()}, plain.window, others, _per_row(shape))
+    return Work(name_rows(*rows), {}, plain.softmax, others, count_per_row(shape))
 
 
 def _window(place: Place, shape: Shape) -> Work:
     rows, reach = place.draw_rows(shape), shape.reach
-    others = {FLEX: peers.flex(*rows, before=reach, after=reach, compiles=place.compiles)}
+    others = {FLEX: peers.flex(*rows, mask=peers.near(reach, reach), compiles=place.compiles)}
     what = partial(plain.window, before=reach, after=reach)
     # rows that are taken together hold each other's windows too
-    return Work(_name(*rows), {"mask": Window(reach, reach)}, what, others, math.prod(shape.lead) * 8 * reach)
+    return Work(name_rows(*rows), {"mask": Window(reach, reach)}, what, others, math.prod(shape.lead) * 8 * reach)
 
 
 def _bias(place: Place, shape: Shape) -> Work:
     rows = place.draw_rows(shape)
     (bias,) = place.draw((1, shape.lead[-1], shape.n, shape.m), seed=1)
-    inputs = _name(*rows, bias, last="bias")
+    inputs = name_rows(*rows, bias, last="bias")
     others = {
-        FLEX: peers.flex(*rows, bias=bias, compiles=place.compiles),
+        FLEX: peers.flex(*rows, change=peers.add(bias), compiles=place.compiles),
         "sdpa efficient": peers.sdpa(EFFICIENT, *rows, bias=bias),
         "eager": peers.eager(plain.biased, *inputs.values()),
     }
-    return Work(inputs, {"bias": bias}, plain.biased, others, _per_row(shape))
+    return Work(inputs, {"bias": bias}, plain.biased, others, count_per_row(shape))
 
 
-def _entmax(place: Place, shape: Shape, name: str, alpha: float) -> Work:
+def make_entmax(place: Place, shape: Shape, name: str, alpha: float) -> Work:
     rows = place.draw_rows(shape)
     wide, narrow = f"entmax.{name}, float32 scores", f"entmax.{name}, bfloat16 scores"
     others = {
@@ -195,18 +193,20 @@ def _entmax(place: Place, shape: Shape, name: str, alpha: float) -> Work:
     weigh = Sparsemax() if alpha == 2 else Entmax(alpha)
     what = partial(plain.entmax, alpha=alpha)
     # bisection holds a few copies
-    return Work(_name(*rows), {"weigh": weigh}, what, others, 4 * _per_row(shape), rough=(narrow,))
+    return Work(name_rows(*rows), {"weigh": weigh}, what, others, 4 * count_per_row(shape), rough=(narrow,))
 
 
 def _float32(place: Place, shape: Shape) -> Work:
     rows = place.draw_rows(shape)
-    return Work(_name(*rows), {}, plain.softmax, {"sdpa efficient": peers.sdpa(EFFICIENT, *rows)}, _per_row(shape))
+    return Work(
+        name_rows(*rows), {}, plain.softmax, {"sdpa efficient": peers.sdpa(EFFICIENT, *rows)}, count_per_row(shape)
+    )
 
 
 def _decode(place: Place, shape: Shape) -> Work:
     rows = place.draw_rows(shape)
     others = {"sdpa cuDNN": peers.sdpa(CUDNN, *rows), "sdpa flash": peers.sdpa(FLASH, *rows)}
-    return Work(_name(*rows), {}, plain.softmax, others, _per_row(shape))
+    return Work(name_rows(*rows), {}, plain.softmax, others, count_per_row(shape))
 
 
 # 3-D inputs: no head axis
@@ -230,7 +230,7 @@ def _twice(name: str, what: str, shapes: tuple[Shape, Shape], make: Callable[[Pl
 
 
 CASES = [
-    *_twice("additive", "additive score", _ADDITIVE, _additive, Goal(ms=4.0, mib=32), Goal(ms=28, mib=64)),
+    *_twice("additive", "additive score", _ADDITIVE, make_additive, Goal(ms=4.0, mib=32), Goal(ms=28, mib=64)),
     Case(
         "kernel-regression", "Gaussian kernel in one dimension", Shape((), 100_000, 100_000, 1), Shape((), 19, 23, 1),
         _regression, dtype=torch.float32, goal=Goal(ms=5.0),
@@ -239,20 +239,19 @@ CASES = [
         "kernel-regression-million", "Gaussian kernel in one dimension", Shape((), 1_000_000, 1_000_000, 1),
         Shape((), 29, 31, 1), partial(_regression, alone=True), dtype=torch.float32, goal=Goal(ms=500),
     ),
-    Case("relu", "ReLU weights, scale 1/m", *_WEIGH, _relu, trains=True, goal=Goal(ms=3.2, mib=64)),
+    Case("relu", "ReLU weights, scale 1/m", *_WEIGH, make_relu, trains=True, goal=Goal(ms=3.2, mib=64)),
     Case("sigmoid", "sigmoid weights, shift -log m", *_WEIGH, _sigmoid, trains=True, goal=Goal(ms=3.2, mib=64)),
     *_twice("softmax", "softmax of dot products", _DOT, _softmax, Goal(times=1, over=FLEX)),
-    *_twice("causal", "softmax of dot products, causal", _DOT, _causal),
     *_twice("window", "softmax of dot products in a window", _WINDOW, _window, Goal(times=1, over=FLEX)),
     Case(
         "bias-train", "learned dense bias of each head", Shape((4, 16), 2048, 2048), Shape((2, 3), 19, 23, 8), _bias,
         trains=True, goal=Goal(times=1, bits=True), runs=10,
     ),
     Case(
-        "entmax-train", "entmax with alpha 1.5", *_SPARSE, partial(_entmax, name="entmax15", alpha=1.5), trains=True,
-        goal=Goal(times=5, over="entmax", mib=_SPARSE_MIB),
+        "entmax-train", "entmax with alpha 1.5", *_SPARSE, partial(make_entmax, name="entmax15", alpha=1.5),
+        trains=True, goal=Goal(times=5, over="entmax", mib=_SPARSE_MIB),
     ),
-    Case("sparsemax-train", "sparsemax", *_SPARSE, partial(_entmax, name="sparsemax", alpha=2.0), trains=True),
+    Case("sparsemax-train", "sparsemax", *_SPARSE, partial(make_entmax, name="sparsemax", alpha=2.0), trains=True),
     Case(
         "float32", "softmax of dot products, TF32 off", Shape((1, 16), 4096, 4096), Shape((2, 3), 19, 23, 8), _float32,
         trains=True, dtype=torch.float32,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from benchmarks.measure import Row
 from benchmarks.report import show_bytes, show_time
@@ -64,3 +65,13 @@ class Goal:
                     yield f"{speed:.2f} × {best.contender}"
         if self.bits and not ours.bits:
             yield "bits differ from run to run"
+
+
+class Part(NamedTuple):
+    """What a case measured; `tokens` are those of one call, where a speed is told in them."""
+
+    name: str
+    title: str
+    goal: Goal
+    rows: Sequence[Reading]
+    tokens: int = 0

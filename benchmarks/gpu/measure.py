@@ -30,6 +30,7 @@ PATIENCE, SLOW = 3.0, 2.0
 QUEUE = 0.01
 
 Results = dict[str, Tensor]
+ROWS = ("query", "key", "value")
 
 
 class DeviceLostError(Exception):
@@ -61,6 +62,31 @@ class Clock:
         """One call, or some short ones in a row."""
         first = self.time(call)
         return first + self.time(call, min(int(QUEUE / first[0]), 10)) if first[0] < QUEUE else first
+
+    def pace(self, call: Callable[[], object]) -> list[float]:
+        """Seconds a call, of as many in a row as fit `QUEUE`, as in training: the slower of host and device counts."""
+        first = self._time_row(call, 3)
+        return [first if first > QUEUE / 3 else self._time_row(call, min(int(QUEUE / first), 100))]
+
+    def time_host(self, call: Callable[[], object]) -> list[float]:
+        """Seconds of the host alone, of ten calls one by one."""
+        self.wait()
+        found = [self._time_here(call) for _ in range(10)]
+        self.wait()
+        return found
+
+    def wait(self) -> None:
+        """For all that the device has to do."""
+        if self.on_device:
+            torch.cuda.synchronize()
+
+    def _time_row(self, call: Callable[[], object], count: int) -> float:
+        self.wait()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        self.wait()
+        return (time.perf_counter() - start) / count
 
     def _time_here(self, call: Callable[[], object]) -> float:
         start = time.perf_counter()
@@ -101,10 +127,16 @@ def list_rows(case: Case, shape: Shape, work: Work) -> list[slice]:
     return [slice(start, start + step) for start in starts]
 
 
-def find_truth(work: Work, rows: Sequence[slice], cotangent: Tensor | None) -> Results:
-    """What is right: by the definition in a higher dtype, `rows` after `rows`. The output has these rows alone."""
+def find_truth(
+    work: Work, rows: Sequence[slice], cotangent: Tensor | None, dtype: torch.dtype | None = None
+) -> Results:
+    """What is right: by the definition in a higher dtype, `rows` after `rows`. The output has these rows alone.
+
+    In the `dtype` of the inputs themselves it is what eager code makes of them.
+    """
     low = work.inputs["query"].dtype
-    high = torch.float32 if low.itemsize < 4 else torch.float64
+    high = dtype or (torch.float32 if low.itemsize < 4 else torch.float64)
+    wide = torch.promote_types(high, torch.float32)
     inputs = {name: x.detach().to(high).requires_grad_(cotangent is not None) for name, x in work.inputs.items()}
     outs: list[Tensor] = []
     sums: Results = {}
@@ -113,7 +145,7 @@ def find_truth(work: Work, rows: Sequence[slice], cotangent: Tensor | None) -> R
         found = run(partial(work.plain, part, *inputs.values()), inputs, back)
         outs.append(found.pop("out"))
         for name, gradient in found.items():
-            sums[name] = sums[name].add_(gradient) if name in sums else gradient.clone()
+            sums[name] = sums[name].add_(gradient) if name in sums else gradient.to(wide, copy=True)
     return {"out": torch.cat(outs, -2), **sums}
 
 
@@ -121,25 +153,29 @@ def measure_errors(found: Results, truth: Results, rows: Sequence[slice]) -> dic
     """‖found − truth‖ / ‖truth‖ of each result."""
     found = {**found, "out": torch.cat([found["out"][..., part, :] for part in rows], -2)}
     errors = {}
-    for name, exact in truth.items():
-        gap = torch.linalg.vector_norm(found[name].to(exact.dtype) - exact) / torch.linalg.vector_norm(exact)
+    for name, result in found.items():
+        exact = truth[name]
+        gap = torch.linalg.vector_norm(result.to(exact.dtype) - exact) / torch.linalg.vector_norm(exact)
         errors[name] = gap.item()
     return errors
 
 
 def list_contenders(work: Work, backend: str, cotangent: Tensor | None) -> Iterator[tuple[str, Contender]]:
-    """The peers, our backend, and what the planner takes, each with its side."""
-    rows = [work.inputs[name] for name in ("query", "key", "value")]
+    """The peers, our backend, and what the planner takes, each with its side; the latter alone where it is ours."""
+    rows = [work.inputs[name] for name in ROWS]
 
     def make(name: str, call: Callable[[], Tensor]) -> Contender:
-        return Contender(name, partial(run, call, work.inputs, cotangent), same=name not in work.rough)  # type: ignore[arg-type]
+        is_same = name not in work.rough
+        inputs = work.inputs if is_same else dict(zip(ROWS, rows, strict=True))
+        return Contender(name, partial(run, call, inputs, cotangent), same=is_same)  # type: ignore[arg-type]
 
     for name, call in work.peers.items():
         yield "peer", make(name, call)
-    yield "ours", make(f"regard {backend}", partial(attend, *rows, **work.terms, backend=backend))
+    if backend != "auto":
+        yield "ours", make(f"regard {backend}", partial(attend, *rows, **work.terms, backend=backend))
     with torch.set_grad_enabled(cotangent is not None):
         taken = explain(*rows, **work.terms).backend
-    yield "auto", make(f"regard auto ({taken})", partial(attend, *rows, **work.terms))
+    yield "ours" if backend == "auto" else "auto", make(f"regard auto ({taken})", partial(attend, *rows, **work.terms))
 
 
 def prepare(case: Case, place: Place, shape: Shape) -> tuple[Work, Tensor | None]:
@@ -165,11 +201,26 @@ def measure_case(
     rows = [Reading(contender.name, side=side) for side, contender in zip(sides, contenders, strict=True)]
     progress("what is right")
     parts = list_rows(case, shape, work)
-    judge = partial(measure_errors, truth=find_truth(work, parts, cotangent), rows=parts)
+    truth = find_truth(work, parts, cotangent)
+    judge = partial(measure_errors, truth=truth, rows=parts)
+    warm_up(case, contenders, rows, clock, judge, dict.fromkeys(truth, TOLERANCES[case.dtype]), progress)
+    # what is right has done its part, and takes room
+    del judge, truth
+    take_turns(contenders, rows, repeat, clock.take_turn, progress, PATIENCE)
+    if clock.on_device:
+        check_device(case.name)
+    return rows
+
+
+def warm_up(
+    case: Case, contenders: Sequence[Contender], rows: Sequence[Reading], clock: Clock,
+    judge: Callable[[Results], dict[str, float]], limits: dict[str, float], progress: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Everyone's first calls, held to the `limits` of their errors."""
     for contender, row in zip(contenders, rows, strict=True):
         progress(f"{row.contender}, first call")
         try:
-            _warm_up(case, contender, row, clock, judge)
+            _warm_up(case, contender, row, clock, judge, limits)
         except Exception as problem:
             row.missing = one_line(problem)
         if row.missing and clock.on_device:
@@ -177,24 +228,19 @@ def measure_case(
             gc.collect()
             check_device(row.contender)
             torch.cuda.empty_cache()
-    # what is right has done its part, and takes room
-    del judge
-    take_turns(contenders, rows, repeat, clock.take_turn, progress, PATIENCE)
-    if clock.on_device:
-        check_device(case.name)
-    return rows
 
 
 def _warm_up(
-    case: Case, contender: Contender, row: Reading, clock: Clock, judge: Callable[[Results], dict[str, float]]
-) -> None:
+    case: Case, contender: Contender, row: Reading, clock: Clock, judge: Callable[[Results], dict[str, float]],
+    limits: dict[str, float],
+) -> None:  # fmt: skip
     found: Results = contender.call()  # type: ignore[assignment]
     row.errors = judge(found)
-    allowed = TOLERANCES[found["out"].dtype]
     # written so that NaN is wrong
-    if contender.same and not all(error <= allowed for error in row.errors.values()):
-        name, error = max(row.errors.items(), key=lambda item: (item[1] != item[1], item[1]))
-        row.missing, row.wrong = f"wrong: {name} is off by {error:.1e}", True
+    wrong = [(error, name) for name, error in row.errors.items() if not error <= limits[name]]
+    if contender.same and wrong:
+        error, name = max(wrong, key=lambda item: (item[0] != item[0], item[0]))
+        row.missing, row.wrong = f"wrong: {name} is off by {error:.1e}, allowed are {limits[name]:.1e}", True
         return
     if case.runs:
         row.bits = all(_are_equal(found, contender.call()) for _ in range(case.runs - 1))  # type: ignore[arg-type]

@@ -18,9 +18,30 @@ from benchmarks.gpu.goal import Reading
 from benchmarks.report import show_bytes, show_time, table_lines, write_section
 from regard.core.files import write_whole
 
-HEADING = "On a GPU"
+# sections of the page, by what was measured
+HEADINGS = {
+    "kernels": "On a GPU", "table": "On a GPU: sizes people train with", "sweep": "On a GPU: other shapes",
+    "small": "On a GPU: small calls", "cold": "On a GPU: first calls", "models": "On a GPU: whole models",
+}  # fmt: skip
 HEAD = ("contender", "median", "spread", "speed", "extra memory", "error", "same bits")
 SUMMARY = ("case", "to reach", "ours", "memory", "auto", "best peer", "speed", "")
+OTHERS = ("case", "to reach", "ours", "best peer", "speed", "", "others")
+_ROWS = """\
+Contenders take turns in one process. A time is the median of rows of calls as training makes them, so that the slower
+of host and device counts; the host's time is that of the Python call alone. A peer counts only where its error against
+float64 is at most twice that of eager code in the same dtype, three times for a gradient; speed is the best such
+peer's time over ours. Ours gave the same bits in three runs wherever a goal asks for it."""
+ABOUTS = {
+    "table": _ROWS,
+    "sweep": f"{_ROWS} The shapes are drawn from a seed.",
+    "small": f"{_ROWS} Here the peer is torch's causal call for all kinds, for scale.",
+    "cold": """\
+Each kind in a process of its own, with no compiled kernel kept from before. What torch needs to wake up is not
+counted, nor are imports of torch; those of Triton are.""",
+    "models": """\
+A step: loss, gradients and fused AdamW. Both models begin with the same weights and were seen to give the same;
+dropout is that of the presets, none on attention weights. Steps in turns, medians.""",
+}
 ABOUT = """\
 Contenders of a case take turns in one process. A time is the median over all turns, by CUDA events around a call
 with the L2 cache emptied before it, with half the distance between the quartiles; calls are queued, so the host's
@@ -61,6 +82,9 @@ class Block:
     verdict: str
     rows: Sequence[Reading]
     run: Run
+    section: str = "kernels"
+    # of one call, where a speed is told in them
+    tokens: int = 0
 
 
 def describe_run(device: str, date: str, command: str) -> Run:
@@ -121,26 +145,63 @@ def summarize(blocks: Iterable[Block]) -> Iterator[tuple[str, ...]]:
         ours, auto = (next((row for row in block.rows if row.side == side), None) for side in ("ours", "auto"))
         peers = [row for row in block.rows if row.side == "peer" and not row.missing]
         best = min(peers, key=lambda row: row.median, default=None)
-        times = ["n/a" if row is None or row.missing else show_time(row.median) for row in (ours, auto)]
+        times = [_show_speed(block, row) for row in (ours, auto)]
         if auto is not None and not auto.missing:
             # its name ends with the backend that was taken, in brackets
             times[1] += f" {auto.contender.split()[-1]}"
         has_both = best is not None and ours is not None and not ours.missing
         yield (
             block.name, block.goal, times[0], show_bytes(ours.extra if ours else None), times[1],
-            f"{show_time(best.median)} ({best.contender})" if best else "",
+            f"{_show_speed(block, best)} ({best.contender})" if best else "",
             f"{best.median / ours.median:.2f} ×" if has_both else "",  # type: ignore[union-attr]
             block.verdict,
         )  # fmt: skip
 
 
-def show_summary(blocks: Iterable[Block]) -> str:
-    """The summary for the terminal, columns as wide as they must be."""
-    rows = [SUMMARY, *summarize(blocks)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(SUMMARY))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+def _show_speed(block: Block, row: Reading | None) -> str:
+    if row is None or row.missing:
+        return "n/a"
+    rate = f", {block.tokens / row.median:,.0f} tokens/s" if block.tokens else ""
+    return f"{show_time(row.median)}{rate}"
+
+
+def list_others(blocks: Iterable[Block]) -> Iterator[tuple[str, ...]]:
+    """A line for each part of a case, which all contenders share."""
+    for block, (name, goal, own, _, _, best, speed, verdict) in zip(blocks, summarize(blocks), strict=True):
+        ours = next(row for row in block.rows if row.side == "ours")
+        rest = [
+            f"{row.contender} {f'n/a: {row.missing}' if row.missing else _show_speed(block, row)}"
+            for row in block.rows if row.missing or (row is not ours and not best.endswith(f"({row.contender})"))
+        ]  # fmt: skip
+        taken = f" {ours.contender.split()[-1]}" if ours.contender.endswith(")") else ""
+        yield name, goal, f"{own}{taken}", best, speed, verdict, "; ".join(rest)
+
+
+def show_worst(blocks: Sequence[Block]) -> str:
+    """The case that is slowest beside its best peer; the host's own time is no speed."""
+    pairs = zip((block.name for block in blocks), (row[4] for row in list_others(blocks)), strict=True)
+    speeds = {name: speed for name, speed in pairs if speed and not name.endswith(":host")}
+    if not speeds:
+        return ""
+    worst = min(speeds, key=lambda name: float(speeds[name].split()[0]))
+    return f"The worst of {len(speeds)}: {speeds[worst]}, {worst}."
+
+
+def group(blocks: Iterable[Block]) -> dict[str, list[Block]]:
+    """Blocks by their sections."""
+    found = {section: [block for block in blocks if block.section == section] for section in HEADINGS}
+    return {section: some for section, some in found.items() if some}
+
+
+def show_summary(blocks: Sequence[Block]) -> str:
+    """The summary for the terminal, columns as wide as they must be, but the last."""
+    lines = []
+    for section, some in group(blocks).items():
+        rows = [SUMMARY, *summarize(some)] if section == "kernels" else [OTHERS, *list_others(some)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        lines += [] if section == "kernels" else [show_worst(some), ""]
+    return "\n".join(lines).rstrip()
 
 
 def write_numbers(blocks: Sequence[Block], path: pathlib.Path) -> None:
@@ -159,13 +220,18 @@ def read_numbers(path: pathlib.Path) -> list[Block]:
 
 
 def write_page(blocks: Sequence[Block], path: pathlib.Path) -> None:
-    """The section of the page; the rest of it stays as it is."""
-    lines: list[str] = []
-    for run in dict.fromkeys(block.run for block in blocks):
-        lines += [str(run), "", f"    {run.command}", ""]
-    lines += [ABOUT, "", *table_lines(SUMMARY, summarize(blocks))]
-    for block in blocks:
-        lines += ["", f"### {block.name}", "", f"{block.title[0].upper()}{block.title[1:]}."]
-        lines += [f"To reach: {block.goal}; {block.verdict}."] if block.goal else []
-        lines += ["", *table_lines(HEAD, list_cells(block))]
-    write_section(path, HEADING, lines)
+    """The sections of the page that were measured; the rest of it stays as it is."""
+    for section, some in group(blocks).items():
+        lines: list[str] = []
+        for run in dict.fromkeys(block.run for block in some):
+            lines += [str(run), "", f"    {run.command}", ""]
+        if section == "kernels":
+            lines += [ABOUT, "", *table_lines(SUMMARY, summarize(some))]
+            for block in some:
+                lines += ["", f"### {block.name}", "", f"{block.title[0].upper()}{block.title[1:]}."]
+                lines += [f"To reach: {block.goal}; {block.verdict}."] if block.goal else []
+                lines += ["", *table_lines(HEAD, list_cells(block))]
+        else:
+            rows = ((block.title, *cells[1:]) for block, cells in zip(some, list_others(some), strict=True))
+            lines += [ABOUTS[section], "", *table_lines(OTHERS, rows), "", show_worst(some)]
+        write_section(path, HEADINGS[section], lines)

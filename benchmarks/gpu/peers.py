@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.gpu.plain import Plain, scores
+from benchmarks.gpu.plain import Mod, Plain, scores
 
 Call = Callable[[], Tensor]
 EFFICIENT, FLASH, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
@@ -32,10 +32,13 @@ def compiled(plain: Plain, *inputs: Tensor, compiles: bool = True) -> Call:
 
 
 def sdpa(
-    kernel: SDPBackend, query: Tensor, key: Tensor, value: Tensor, *,
+    kernel: SDPBackend | None, query: Tensor, key: Tensor, value: Tensor, *,
     bias: Tensor | None = None, is_causal: bool = False,
 ) -> Call:  # fmt: skip
-    """torch's attention by one of its kernels; off the GPU, which lacks most of them, by whichever it takes."""
+    """torch's attention by one of its kernels, or by the one it takes; off the GPU, which lacks most, always by that.
+
+    A `bias` of truths is a mask.
+    """
     shares_heads = key.shape[-3] != query.shape[-3]
 
     def run() -> Tensor:
@@ -47,18 +50,14 @@ def sdpa(
         with sdpa_kernel(kernel):
             return run()
 
-    return run_by_kernel if query.is_cuda else run
+    return run_by_kernel if kernel is not None and query.is_cuda else run
 
 
 def flex(
-    query: Tensor, key: Tensor, value: Tensor, *, before: int | None = None, after: int | None = None,
-    bias: Tensor | None = None, compiles: bool = True,
+    query: Tensor, key: Tensor, value: Tensor, *, mask: Mod | None = None, change: Mod | None = None,
+    by_batch: bool = False, compiles: bool = True,
 ) -> Call:  # fmt: skip
-    """FlexAttention; `after` asks for a block mask, which is made once. A captured bias is learned where it asks so."""
-
-    def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        assert bias is not None
-        return score + bias[0, h, i, j]
+    """FlexAttention; a block mask is made once, one for each of the batch if `by_batch`."""
 
     # in the first call, so that a machine without it loses this peer and not the case
     @functools.cache
@@ -66,21 +65,34 @@ def flex(
         from torch.nn.attention.flex_attention import flex_attention
 
         run = torch.compile(flex_attention, dynamic=False) if compiles else flex_attention
-        blocks = None if after is None else block_mask(query.shape[-2], before, after, query.device, compiles)
-        return functools.partial(run, query, key, value, score_mod=None if bias is None else add, block_mask=blocks)
+        batch = query.shape[0] if by_batch else None
+        blocks = mask and block_mask(mask, batch, query.shape[-2], query.device, compiles)
+        shares_heads = key.shape[-3] != query.shape[-3]
+        return functools.partial(
+            run, query, key, value, score_mod=change, block_mask=blocks, enable_gqa=shares_heads
+        )  # fmt: skip
 
     return lambda: build()()
 
 
+@functools.cache
+def near(before: int | None, after: int) -> Mod:
+    """Keys from `before` back (None: all) to `after` ahead; always the same function, which a block mask is kept by."""
+    return lambda b, h, i, j: j <= i + after if before is None else (j <= i + after) & (j >= i - before)
+
+
+def add(bias: Tensor) -> Mod:
+    """A captured bias, learned where it asks so."""
+    return lambda score, b, h, i, j: score + bias[0, h, i, j]
+
+
 @functools.lru_cache(maxsize=2)
-def block_mask(n: int, before: int | None, after: int, device: torch.device, compiles: bool) -> Any:
+def block_mask(mask: Mod, batch: int | None, n: int, device: torch.device, compiles: bool) -> Any:
     """Which blocks of keys each block of queries meets; kept, for cases that share one."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    def near(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return j <= i + after if before is None else (j <= i + after) & (j >= i - before)
-
-    return create_block_mask(near, None, None, n, n, device=device, _compile=compiles)
+    # compiled, it holds no n×n truths, and takes seconds to compile
+    return create_block_mask(mask, batch, None, n, n, device=device, _compile=compiles and n > 2**15)
 
 
 def entmax(name: str, query: Tensor, key: Tensor, value: Tensor, *, is_wide: bool) -> Call:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 Plain = Callable[..., Tensor]
+# of a batch, a head, a query and a key: whether they meet, or their score anew, which then comes first
+Mod = Callable[..., Tensor]
 
 
 def scores(rows: slice, query: Tensor, key: Tensor) -> Tensor:
@@ -21,10 +23,23 @@ def scores(rows: slice, query: Tensor, key: Tensor) -> Tensor:
     return query[..., rows, :] @ key.mT * scale
 
 
-def softmax(rows: slice, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def index(rows: slice, query: Tensor, key: Tensor) -> tuple[Tensor, ...]:
+    """Numbers of batches, heads, these queries and keys, which broadcast to their scores."""
+    batch, head, i, j = (torch.arange(size, device=query.device) for size in (*query.shape[:3], key.shape[2]))
+    return batch[:, None, None, None], head[:, None, None], i[rows, None], j
+
+
+def softmax(
+    rows: slice, query: Tensor, key: Tensor, value: Tensor, mask: Mod | None = None, change: Mod | None = None
+) -> Tensor:
     if value.ndim == 4 and value.shape[1] != query.shape[1]:
         value = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
-    return torch.softmax(scores(rows, query, key), -1) @ value
+    found = scores(rows, query, key)
+    if change is not None:
+        found = change(found, *index(rows, query, key))
+    if mask is not None:
+        found = found.masked_fill(~mask(*index(rows, query, key)), -torch.inf)
+    return torch.softmax(found, -1) @ value
 
 
 def window(rows: slice, query: Tensor, key: Tensor, value: Tensor, before: int | None = None, after: int = 0) -> Tensor:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,15 +11,18 @@ from torch.nn.attention import flex_attention
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu.cases import CASES, FLEX, Place
 from benchmarks.gpu.goal import Goal, Reading
+from benchmarks.gpu.kinds import SWEEP, TABLE
 from benchmarks.gpu.measure import find_truth, list_contenders, list_rows, measure_errors, prepare
 from benchmarks.report import write_section
 
 HERE = ["--device", "cpu", "--tiny", "--backend", "tiled", "--repeat", "1"]
 WIDE = Place("cpu", torch.float64, compiles=False)
+# a call of each kind
+KINDS = {case.what: replace(case, trains=True) for case in (*SWEEP, *TABLE)}
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *KINDS.values()], ids=lambda case: case.name)
 def test_contenders_of_a_case_agree(case, monkeypatch):
     # FlexAttention has its gradients on the CPU as well, but will not have them used
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
@@ -39,9 +43,8 @@ def test_contenders_of_a_case_agree(case, monkeypatch):
     assert case.name == "kernel-regression-million" or "peer" in sides
 
 
-@pytest.mark.parametrize("name", ["causal", "window"])
-def test_a_tiny_mask_hides_something(name):
-    case = next(case for case in CASES if case.name == name)
+@pytest.mark.parametrize("case", [case for case in (*CASES, *KINDS.values()) if "window" in case.what])
+def test_a_tiny_window_hides_something(case):
     work, _ = prepare(case, WIDE, case.tiny)
     rows = work.plain(slice(None), *work.inputs.values())
     hidden = {**work.inputs, "value": work.inputs["value"].clone()}
@@ -137,7 +140,8 @@ def test_a_case_that_cannot_begin_is_told_and_fails(monkeypatch, capsys):
 def test_the_list_names_every_case(capsys):
     assert program.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [case.name for case in CASES]
+    assert [line.split()[0] for line in lines] == [*program.ALL]
+    assert len(lines) == sum(len(cases) for cases, _ in program.SECTIONS.values())
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def test_a_named_backend_is_taken(backend):
 def test_it_is_what_attend_does(monkeypatch):
     taken = []
     for name, module in BACKENDS.items():
-        monkeypatch.setattr(module, "run", lambda call, q, k, v, name=name: taken.append(name) or v.new_zeros(q.shape))
+        monkeypatch.setattr(
+            module, "run", lambda call, q, k, v, again=None, name=name: taken.append(name) or v.new_zeros(q.shape)
+        )
     calls = [{}, {"weigh": Sigmoid()}, {"mask": Causal()}, {"backend": "reference"}, {"mask": Window(16, 16)}]
     for terms in calls:
         attend(ROWS, ROWS, ROWS, **terms)

@@ -9,7 +9,7 @@ import torch
 
 from regard import attend, explain, look
 from regard.core import Mask
-from regard.engine.backends.fused.read import refuse_terms
+from regard.engine.backends.fused.refuse import refuse_terms
 from regard.mask import Causal, Document, Full, Lengths, Window
 from regard.score import Cosine, Dot
 from regard.weigh import Relu, Softmax

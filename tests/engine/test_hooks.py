@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import attend
+from regard.engine import known
 from regard.engine.plan import BACKENDS
 from regard.mask import Causal, Full, Window
 
@@ -26,10 +27,11 @@ def taken(monkeypatch):
     """What `fused` is handed, on the CPU."""
     calls = []
 
-    def run(call, query, key, value):
+    def run(call, query, key, value, again=None):
         calls.append((call, query, key, value))
         return torch.ones(*query.shape[:-1], value.shape[-1], dtype=torch.float32)
 
+    monkeypatch.setattr(known, "_known", {})
     monkeypatch.setattr(BACKENDS["fused"], "refuse", lambda call: None)
     monkeypatch.setattr(BACKENDS["fused"], "run", run)
     return calls
@@ -60,7 +62,9 @@ def test_rows_come_folded_and_else_as_they_are(taken):
 
 def test_one_that_lifts_gets_lifted_rows(monkeypatch):
     calls = []
-    monkeypatch.setattr(BACKENDS["tiled"], "run", lambda call, q, k, v: calls.append((q, k, v)) or torch.zeros_like(q))
+    monkeypatch.setattr(
+        BACKENDS["tiled"], "run", lambda call, q, k, v, again=None: calls.append((q, k, v)) or torch.zeros_like(q)
+    )
     attend(*rows(), mask=Causal(), backend="tiled")
     assert [tuple(x.shape) for x in calls[0]] == [(6, 4, 5, 8), (6, 4, 7, 8), (6, 4, 7, 8)]
     assert all(x.dtype == torch.float32 for x in calls[0])

@@ -53,7 +53,7 @@ def test_the_average_by_its_formula():
     average, expected = MovingAverage(model, 0.6), model.weight.detach().clone()
     for step in range(9):
         nn.init.constant_(model.weight, float(step))
-        average.update(model)
+        average.update()
         decay = min(0.6, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * step
     torch.testing.assert_close(average.model.weight, expected)
@@ -67,7 +67,7 @@ def test_the_average_of_narrow_weights_moves_by_little():
     average.steps = 10**6
     nn.init.constant_(model.weight, 1.5)
     for _ in range(500):
-        average.update(model)
+        average.update()
     # to one place of bfloat16
     assert average.read().weight.dtype == torch.bfloat16
     assert average.model.weight[0, 0].item() == pytest.approx(1.5 - 0.5 * 0.998**500, abs=2**-8)

@@ -13,8 +13,8 @@ DATA = [
     ),
     Fault(
         "data/batches.py",
-        "outputs, _ = pad([[*target, EOS] for _, target in pairs])",
-        "outputs, _ = pad([[BOS, *target] for _, target in pairs])",
+        "outputs, _ = self._targets.pad(numbers, first=1)",
+        "outputs, _ = self._targets.pad(numbers, last=1)",
         "a decoder should answer what it is given",
     ),
     Fault(

@@ -254,8 +254,8 @@ ENGINE = [
     ),
     Fault(
         "engine/run.py",
-        "out = backend.run(lifted, query, key, value).to(call.sizes.dtype)",
-        "out = backend.run(lifted, query, key, value)",
+        "return backend.run(lifted, query, key, value, again).to(call.sizes.dtype)",
+        "return backend.run(lifted, query, key, value, again)",
         "half precision comes back as float32",
     ),
 ]

@@ -121,10 +121,10 @@ TASKS = [
     ),
     Fault(
         FIT,
-        "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
+        "                _seed(self.fabric.device, self.recipe.seed, now.step, self.fabric.global_rank)\n"
         "                counted += self._learn(next(steps))\n",
         "                group = next(steps)\n"
-        "                _seed(self.recipe.seed, now.step, self.fabric.global_rank)\n"
+        "                _seed(self.fabric.device, self.recipe.seed, now.step, self.fabric.global_rank)\n"
         "                counted += self._learn(group)\n",
         "a step is seeded behind its batches, whose random crops are others where a run goes on",
     ),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.buckets import Buckets, Ids, pad
+from regard.data.buckets import Buckets, Ids, Packed, send
 from regard.data.tokens import BOS, EOS
 
 
@@ -27,8 +27,8 @@ class Batch(NamedTuple):
     numbers: Tensor
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on another device."""
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
+        """The batch on another device, without waiting for it."""
+        return Batch(**send(self._asdict(), device, "source_lengths"))
 
 
 class Batches(Buckets):
@@ -55,14 +55,16 @@ class Batches(Buckets):
     """
 
     def __init__(self, pairs: Sequence[tuple[Ids, Ids]], **options: Any) -> None:
-        self.pairs, lengths = pairs, [(len(source), len(target)) for source, target in pairs]
+        # every target with both of its marks: a decoder is given all but the last of it, and answers all but the first
+        self._sources = Packed([*source, EOS] for source, _ in pairs)
+        self._targets = Packed([BOS, *target, EOS] for _, target in pairs)
         # the longer side with its <eos> or <bos>
-        super().__init__([1 + max(both) for both in lengths], what="pair", **options)
-        self.longest = max(lengths[i][0] for i in self.kept.tolist())
+        places = torch.maximum(self._sources.lengths, self._targets.lengths - 1)
+        super().__init__(places, what="pair", **options)
+        self.longest = int(self._sources.lengths[self.kept].max()) - 1
 
     def make(self, numbers: Tensor) -> Batch:
-        pairs = [self.pairs[i] for i in numbers.tolist()]
-        source, source_lengths = pad([[*source, EOS] for source, _ in pairs])
-        inputs, target_lengths = pad([[BOS, *target] for _, target in pairs])
-        outputs, _ = pad([[*target, EOS] for _, target in pairs])
+        source, source_lengths = self._sources.pad(numbers)
+        inputs, target_lengths = self._targets.pad(numbers, last=1)
+        outputs, _ = self._targets.pad(numbers, first=1)
         return Batch(source, source_lengths, inputs, outputs, target_lengths, numbers)

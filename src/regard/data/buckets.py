@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.data.tokens import PAD
+from regard.mask.integer import remember_range
 
 Ids = Sequence[int]
 
@@ -29,7 +31,7 @@ class Buckets:
 
     def __init__(
         self,
-        lengths: Sequence[int],
+        lengths: Sequence[int] | Tensor,
         *,
         batch_size: int | None = None,
         max_tokens: int | None = None,
@@ -49,7 +51,7 @@ class Buckets:
             raise RegardError(f"rank must be from 0 to world_size - 1, got rank={rank}, world_size={world_size}.")
         self.shuffle, self.seed, self.rank, self.world_size = shuffle, seed, rank, world_size
         # an empty sequence takes a place too
-        places = torch.tensor(lengths, dtype=torch.long).clamp(min=1)
+        places = torch.as_tensor(lengths, dtype=torch.long).clamp(min=1)
         limits = [limit for limit in (max_length, max_tokens) if limit is not None]
         kept = places <= min(limits) if limits else torch.ones_like(places, dtype=torch.bool)
         self.kept = kept.nonzero().flatten()
@@ -113,6 +115,49 @@ def draw_by(*facts: int) -> torch.Generator:
     """
     digest = hashlib.sha256(" ".join(map(str, facts)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+class Packed:
+    """Rows of ids, packed into one tensor: a padded batch of some of them is made without a look at each.
+
+    >>> Packed([[5, 6, 7], [8, 9]]).pad(torch.tensor([1, 0]))
+    (tensor([[8, 9, 0],
+            [5, 6, 7]]), tensor([2, 3]))
+    """
+
+    def __init__(self, rows: Iterable[Ids]) -> None:
+        ids, lengths = array("q"), array("q")
+        for row in rows:
+            ids.extend(row)
+            lengths.append(len(row))
+        self._ids, self.lengths = (torch.frombuffer(x or array("q", [0]), dtype=torch.long) for x in (ids, lengths))
+        self._starts = self.lengths.cumsum(0) - self.lengths
+
+    def pad(self, numbers: Tensor, *, first: int = 0, last: int = 0) -> tuple[Tensor, Tensor]:
+        """The rows with these numbers, padded, and their lengths; without so many of their first and last ids."""
+        lengths = self.lengths[numbers] - (first + last)
+        places = torch.arange(int(lengths.max()))
+        at = (self._starts[numbers, None] + first + places).clamp(max=len(self._ids) - 1)
+        return self._ids[at].masked_fill(places >= lengths[:, None], PAD), lengths
+
+
+def send(parts: Mapping[str, Tensor | None], device: torch.device | str, lengths: str) -> dict[str, Tensor]:
+    """The tensors of a batch, by name, on a device; a GPU gets them without waiting, and knows the range of `lengths`.
+
+    >>> send({"ids": torch.ones(1, 3), "lengths": torch.tensor([2]), "labels": None}, "meta", "lengths").keys()
+    dict_keys(['ids', 'lengths'])
+    """
+    moved, is_gpu = {}, torch.device(device).type == "cuda"
+    for name, part in parts.items():
+        if part is None:
+            continue
+        is_far = is_gpu and part.device.type == "cpu"
+        # from memory that is not pinned, a copy may wait for all that the GPU has yet to do
+        moved[name] = (part.pin_memory() if is_far else part).to(device, non_blocking=True)
+        if is_far and name == lengths and part.numel():
+            # nor does a model have to ask the GPU for it
+            remember_range(moved[name], int(part.min()), int(part.max()), is_seen=True)
+    return moved
 
 
 def pad(rows: Sequence[Ids], fill: int = PAD) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core import RegardError
 from regard.core.bits import mix
-from regard.data.buckets import Buckets, Ids, draw_by, pad
+from regard.data.buckets import Buckets, Ids, draw_by, pad, send
 from regard.data.tokens import PAD
 
 # the label that torch's losses pass over
@@ -38,9 +38,8 @@ class Labelled(NamedTuple):
     types: Tensor | None
 
     def to(self, device: torch.device | str) -> Labelled:
-        """The batch on another device."""
-        parts = self._asdict().items()
-        return self._replace(**{k: part.to(device, non_blocking=True) for k, part in parts if part is not None})
+        """The batch on another device, without waiting for it."""
+        return self._replace(**send(self._asdict(), device, "lengths"))
 
 
 class Rows(Buckets):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 
 import torch
 from jaxtyping import Float
@@ -13,8 +14,9 @@ from regard.core.bits import draw_seed
 from regard.engine.call import Call
 from regard.engine.check import Terms, as_terms, check, check_call, check_terms
 from regard.engine.custom_op import attend_as_operator, can_pack
+from regard.engine.known import keep, read_kind, recall
 from regard.engine.plan import BACKENDS, Plan, plan
-from regard.engine.run import run_call
+from regard.engine.run import OBSERVERS, run_planned
 from regard.engine.transform import attend_transformed, is_transformed
 from regard.mask import Full
 from regard.score import Dot
@@ -47,6 +49,13 @@ def attend(
     value may have fewer of them, each serving a group of query heads. `dropout` acts whenever it is above zero; its
     random bits come from `generator` and are the same on every backend. `backend` fixes how, never what: see `explain`.
     """
+    numbers: list[Tensor] = []
+    kind = read_kind(query, key, value, (score, weigh, mask, bias), dropout, backend, numbers)
+    if kind is not None and (known := recall(kind)) is not None and type(generator) in (NoneType, torch.Generator):
+        if known.again is not None and not OBSERVERS and not torch._C._len_torch_dispatch_stack():
+            return known.again(query, key, value)
+        call = known.renew(score, weigh, mask, bias, numbers)
+        return run_planned(known.plan, call, generator, as_terms(score, weigh, mask, bias), query, key, value)
     terms = as_terms(score, weigh, mask, bias)
     if not torch.compiler.is_compiling() and is_transformed():
         check_terms(check(query, key, value, terms[0]), *terms, dropout, generator)
@@ -58,13 +67,16 @@ def attend(
             _check_meta(call, backend, terms)
         if not all(map(can_pack, terms)):
             # the graph breaks here: nothing follows a caller's own function
-            run: Callable[..., Tensor] = torch.compiler.disable(run_call)
-            return run(call, generator, backend, terms, query, key, value)
+            run: Callable[..., Tensor] = torch.compiler.disable(run_planned)
+            return run(plan(call, backend), call, generator, terms, query, key, value)
         seed = draw_seed(generator) if dropout else 0
         drawn = terms[1].settle(call.sizes)
         options = {"dropout": dropout, "seed": seed, "backend": backend}
         return attend_as_operator(query, key, value, (terms[0], drawn, *terms[2:]), options)
-    return run_call(call, generator, backend, terms, query, key, value)
+    planned = plan(call, backend)
+    if kind is not None:
+        keep(kind, planned, terms, query, key, value)
+    return run_planned(planned, call, generator, terms, query, key, value)
 
 
 def explain(

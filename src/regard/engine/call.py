@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ class Call:
     dropout: float = 0.0
     seed: int = 0
     needs_grad: bool = False
+    # whether a backend was asked for by its name
+    by_name: bool = False
+    # what backends made of the first call of this kind, for all that follow
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @property
     def compute_dtype(self) -> torch.dtype:

@@ -148,7 +148,7 @@ def check_terms(
 ) -> None:
     """Raise where a term, dropout or generator cannot serve a call of these sizes."""
     for term in (score, weigh, mask, bias):
-        if term is not None and (problem := _find_misfit(term, sizes)):
+        if term is not None and (problem := find_misfit(term, sizes)):
             raise RegardError(problem)
     if (type(dropout) is not float and misfit_kind("dropout", dropout, (float,))) or not 0.0 <= dropout < 1.0:
         raise RegardError(f"dropout must lie in [0, 1), got {describe(dropout)}.")
@@ -156,7 +156,8 @@ def check_terms(
         raise RegardError(problem)
 
 
-def _find_misfit(term: Term, sizes: Sizes) -> str | None:
+def find_misfit(term: Term, sizes: Sizes) -> str | None:
+    """The error message of a term that cannot serve a call of these sizes, or None."""
     try:
         return term.find_misfit(sizes)
     except RuntimeError:

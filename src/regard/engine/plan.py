@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core import RegardError
 from regard.engine.backends import compiled, fused, reference, sdpa, tiled
 from regard.engine.call import Call, Cost
+from regard.engine.double_backward import Again
 
 
 class Backend(Protocol):
@@ -21,7 +22,7 @@ class Backend(Protocol):
     LIFTS: bool
     # True: NaN and infinity under a mask are its own matter; False: `attend` takes them out before
     HANDLES_NAN: bool
-    # True: its gradient can be differentiated (double backward); False: `attend` has `tiled` do that
+    # True: its gradient can be differentiated (double backward); False: `run` is handed what does that
     TWICE_DIFFERENTIABLE: bool
     # True: `run` multiplies in torch, which autocast would change; False: nothing does but what a score makes of rows
     AUTOCASTS: bool
@@ -41,8 +42,11 @@ class Backend(Protocol):
     def estimate(self, call: Call) -> Cost:
         """The estimated cost of the call."""
 
-    def run(self, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """The result (b, h, n, e); it may come in another dtype than the caller's."""
+    def run(self, call: Call, query: Tensor, key: Tensor, value: Tensor, again: Again | None = None) -> Tensor:
+        """The result (b, h, n, e); it may come in another dtype than the caller's.
+
+        `again` makes it of the same tensors by `tiled`, for who differentiates a gradient that cannot be.
+        """
 
 
 # in the order in which `auto` asks

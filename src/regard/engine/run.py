@@ -13,7 +13,6 @@ from torch import Tensor
 from regard.core.bits import draw_seed
 from regard.engine.call import Call
 from regard.engine.check import Terms, check_call
-from regard.engine.double_backward import differentiate_by
 from regard.engine.fold import fold, lift_rows, lift_terms, unfold
 from regard.engine.plan import BACKENDS, Backend, Plan, plan
 from regard.engine.poison import find_poison
@@ -24,11 +23,11 @@ from regard.score import Dot
 OBSERVERS: list[Callable[[Call, Tensor, Tensor, Tensor, Tensor], None]] = []
 
 
-def run_call(
-    call: Call, generator: torch.Generator | None, backend: str, terms: Terms, query: Tensor, key: Tensor, value: Tensor
+def run_planned(
+    plan: Plan, call: Call, generator: torch.Generator | None, terms: Terms, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """The result of a described call, in the caller's own axes; `terms` are its terms as they were given."""
-    return _carry_out(plan(call, backend), _draw(call, generator), terms, query, key, value)
+    """The result of a planned call, in the caller's own axes; `terms` are its terms as they were given."""
+    return _carry_out(plan, _draw(call, generator), terms, query, key, value)
 
 
 def run_seeded(
@@ -61,7 +60,9 @@ def _carry_out(
 
 
 def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    taker, sizes, by_name = BACKENDS[plan.backend], call.sizes, plan.by_name
+    taker, sizes = BACKENDS[plan.backend], call.sizes
+    if plan.by_name:
+        call = replace(call, by_name=True)
     if taker.LIFTS:
         # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype
         query, key, value = lift_rows(call, query, key, value)
@@ -69,8 +70,8 @@ def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) 
     # without a mask nothing can hide
     poisoned = None if taker.HANDLES_NAN or type(call.mask) is Full else find_poison(call, query, key, value)
     if poisoned is None:
-        return unfold(_run(taker, call, by_name, query, key, value), sizes)
-    out = _run(taker, call, by_name, *poisoned.clean)
+        return unfold(_run(taker, call, query, key, value), sizes)
+    out = _run(taker, call, *poisoned.clean)
     if poisoned.is_widespread:
         # the whole result is lost anyway: NaN may spread in it as in plain torch
         out = torch.where(poisoned.rows[..., None], _run_tiled(call, query, key, value), out)
@@ -79,11 +80,10 @@ def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) 
     return unfold(out, sizes)
 
 
-def _run(backend: Backend, call: Call, by_name: bool, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _run(backend: Backend, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The result of folded rows, which are lifted where the backend wants them so."""
     if backend.errs is not None and backend.errs(call, query, key, value):
         return _run_tiled(call, query, key, value)
-    given = query, key, value
     lifted = call
     if backend.LIFTS:
         lifted, key, value = lift_terms(call, key, value)
@@ -91,16 +91,15 @@ def _run(backend: Backend, call: Call, by_name: bool, query: Tensor, key: Tensor
     # autocast would undo the lift: products of tiles are float32 on purpose. Switching it off takes time, even where it
     # is not on, that a small call does not have
     is_cast = torch.is_autocast_enabled(device) and (backend.AUTOCASTS or type(call.score) is not Dot)
+    once = backend.TWICE_DIFFERENTIABLE or call.by_name or not call.needs_grad or torch.compiler.is_compiling()
+    again = None if once else partial(_run_again, call)
     with torch.autocast(device, enabled=False) if is_cast else nullcontext():
-        out = backend.run(lifted, query, key, value).to(call.sizes.dtype)
-    if backend.TWICE_DIFFERENTIABLE or by_name or not call.needs_grad or torch.compiler.is_compiling():
-        return out
-    return differentiate_by(partial(_run_again, call), out, (*given, *call.tensors), call.constants)
+        return backend.run(lifted, query, key, value, again).to(call.sizes.dtype)
 
 
 def _run_tiled(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The same by `tiled`, which takes everything, whoever was to have the call."""
-    return _run(BACKENDS["tiled"], call, False, *lift_rows(call, query, key, value))
+    return _run(BACKENDS["tiled"], call, *lift_rows(call, query, key, value))
 
 
 def _run_again(call: Call, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor) -> Tensor:

@@ -44,17 +44,28 @@ def check_call(
 
 def check_dtype(layer: nn.Module, rows: Tensor, name: str) -> None:
     """Raise unless `rows` is in the layer's dtype, where it has one and autocast does not see to it."""
-    # first, since to walk to a parameter takes longer; it casts neither integers nor float64
-    casts = rows.is_floating_point() and rows.dtype != torch.float64
-    if casts and torch.is_autocast_enabled(rows.device.type):
+    weight = next(layer.parameters(), None) if torch.compiler.is_compiling() else _find_weight(layer)
+    if weight is None or rows.dtype == weight.dtype:
         return
-    weight = next(layer.parameters(), None)
-    if weight is not None and rows.dtype != weight.dtype:
+    # it casts neither integers nor float64
+    casts = rows.is_floating_point() and rows.dtype != torch.float64
+    if not (casts and torch.is_autocast_enabled(rows.device.type)):
         have, want = (str(x.dtype).removeprefix("torch.") for x in (rows, weight))
         called = type(layer).__name__
         raise RegardError(
             f"{called} is in {want} and {name} in {have}: bring both to one, as by layer.to({name}.dtype)."
         )
+
+
+def _find_weight(layer: nn.Module) -> Tensor | None:
+    """The first of `layer.parameters()`, whose generators take longer than all else of a check."""
+    for x in layer._parameters.values():
+        if x is not None:
+            return x
+    for child in layer._modules.values():
+        if child is not None and (found := _find_weight(child)) is not None:
+            return found
+    return None
 
 
 def check_together(layer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.mask.integer import remember_range
 
 
 class State(Protocol):
@@ -222,8 +223,11 @@ def _walk(
         is_open = (token != eos).nonzero()[:, 0]
         if not len(is_open) or step + 1 == max_len:
             break
-        state = _follow(state, is_open)
-        rows, last = rows[is_open], token[is_open, None]
+        if len(is_open) < len(rows):
+            # numbers of rows: nobody need ask a GPU
+            remember_range(is_open, 0, len(rows) - 1)
+            state, rows, token = state.take(is_open), rows[is_open], token[is_open]
+        last = token[:, None]
     return Decoded(tokens[:, : step + 1], lengths, scores)
 
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.mask.integer import recall_range, remember_range
+
 
 class Encoded(NamedTuple):
     """The outputs and hidden state of a `Seq2SeqEncoder`; unlike a plain pair, it says that its batch comes first."""
@@ -45,4 +47,7 @@ class Seq2SeqState:
         memory = self.memory[rows]
         keys = memory if self.keys is self.memory else self.keys[rows]
         lens = None if self.valid_lens is None else self.valid_lens[rows]
+        if self.valid_lens is not None and lens is not None and (known := recall_range(self.valid_lens)):
+            # some of the same numbers: the next step need not wait for a GPU to tell
+            remember_range(lens, *known)
         return replace(moved, memory=memory, keys=keys, valid_lens=lens, owner=owner)

@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.core import Online, Pair, Pointwise, Row, Tile
 from regard.core.pairs import Vjp
 from regard.engine.call import Call, Cost
+from regard.engine.double_backward import Again
 from regard.engine.tiles import steps
 from regard.engine.tiles.cost import estimate_tiles
 from regard.engine.tiles.function import attend_by_tiles
@@ -50,7 +51,7 @@ def estimate(call: Call) -> Cost:
     return estimate_tiles(call, BUDGET)
 
 
-def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, _: Again | None = None) -> Tensor:
     query, key, pair = call.score.prepare(query, key)
     return attend_by_tiles(Work(call, CompiledPair(pair), STEPS, BUDGET, pair.tensors), query, key, value)
 

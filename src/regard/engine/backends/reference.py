@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.engine.call import Call, Cost
+from regard.engine.double_backward import Again
 
 # rows in the compute dtype, a key head for each query head; NaN under a mask is `attend`'s to remove
 LIFTS, HANDLES_NAN, TWICE_DIFFERENTIABLE, AUTOCASTS, TRACEABLE = True, False, True, True, False
@@ -32,7 +33,7 @@ def estimate(call: Call) -> Cost:
     return Cost(2.0 * pairs * (s.d + s.e), ends * s.dtype.itemsize, held * size)
 
 
-def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, _: Again | None = None) -> Tensor:
     weights = weigh(call, query, key)
     keep = call.keep(call.sizes.whole())
     if keep is not None:

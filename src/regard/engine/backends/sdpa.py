@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.core import Tile
 from regard.core.terms import rowless
 from regard.engine.call import Call, Cost, show_bytes
+from regard.engine.double_backward import Again, differentiate_by
 from regard.engine.poison import are_finite
 from regard.mask import Causal, Full
 from regard.score import Dot
@@ -115,7 +116,14 @@ def estimate(call: Call) -> Cost:
     return Cost(2.0 * pairs * (s.d + s.e) * passes, ends, _held(call) + s.b * s.h * s.n * 4)
 
 
-def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, again: Again | None = None) -> Tensor:
+    out = _run(call, query, key, value)
+    if again is None:
+        return out
+    return differentiate_by(again, out, (query, key, value, *call.tensors), call.constants)
+
+
+def _run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, scale = _rows(call, query, key)
     grouped = call.sizes.g != call.sizes.h
     if call.sizes.device.type == "cuda":

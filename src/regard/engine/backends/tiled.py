@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.engine.call import Call, Cost
+from regard.engine.double_backward import Again
 from regard.engine.tiles import layout
 from regard.engine.tiles.cost import estimate_tiles
 from regard.engine.tiles.function import attend_by_tiles
@@ -29,6 +30,6 @@ def estimate(call: Call) -> Cost:
     return estimate_tiles(call, layout.BUDGET)
 
 
-def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, _: Again | None = None) -> Tensor:
     query, key, pair = call.score.prepare(query, key)
     return attend_by_tiles(Work(call, pair, EAGER, layout.BUDGET, pair.tensors), query, key, value)

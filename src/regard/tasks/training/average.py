@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class MovingAverage:
@@ -14,7 +14,7 @@ class MovingAverage:
     >>> model = nn.Linear(1, 1, bias=False)
     >>> average = MovingAverage(model, decay=0.5)
     >>> _ = nn.init.constant_(model.weight, 3.0), nn.init.constant_(average.model.weight, 0.0)
-    >>> average.update(model)
+    >>> average.update()
     >>> round(average.model.weight.item(), 4)
     2.7
 
@@ -30,16 +30,22 @@ class MovingAverage:
             self.wide = copy.deepcopy(self.model)
             for x, kind in zip(self.wide.parameters(), kinds, strict=True):
                 x.data = x.data.to(kind)
+        # listed once: to walk through all modules at every step takes longer than the sums
+        self._weights: list[list[Tensor]] = [list(one.parameters()) for one in (self.wide, model)]
+        modules = zip(self.wide.modules(), model.modules(), strict=True)
+        self._holders = [(kept, other) for kept, other in modules if other._buffers]
 
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        """Move the average towards `model`, by a decay of min(decay, (1 + steps) / (10 + steps))."""
+    def update(self) -> None:
+        """Move the average towards the model, by a decay of min(decay, (1 + steps) / (10 + steps))."""
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        own = [x.detach() for x in self.wide.parameters()]
-        others = [x.detach().to(kept.dtype) for kept, x in zip(own, model.parameters(), strict=True)]
+        own, others = self._weights
+        if self.model is not self.wide:
+            others = [x.to(kept.dtype) for kept, x in zip(own, others, strict=True)]
         torch._foreach_lerp_(own, others, 1 - decay)
-        for kept, other in zip(self.wide.buffers(), model.buffers(), strict=True):
-            kept.copy_(other)
+        for holder, other in self._holders:
+            for kept, x in zip(holder.buffers(recurse=False), other.buffers(recurse=False), strict=True):
+                kept.copy_(x)
         self.steps += 1
 
     @torch.no_grad()

@@ -68,15 +68,16 @@ class ClassTask(Learning):
 
     def validate(self, model: nn.Module, fabric: Fabric) -> dict[str, float]:
         scores = self.open_scores(fabric.device)
-        sums = torch.zeros(2, dtype=torch.float64)
+        sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
         for batch in self.batches_to_validate(fabric.global_rank, fabric.world_size).walk():
             here = fabric.to_device(batch)
             logits, labels = self.predict(model, here), here.labels
-            loss = float(find_cross_entropy(logits, labels))
-            sums += torch.tensor([loss, self.count(batch)], dtype=torch.float64)
+            # read at the end: a look at each would make a GPU wait
+            sums[0] += find_cross_entropy(logits, labels)
+            sums[1] += self.count(batch)
             for score in scores.values():
                 score.update(logits.argmax(-1), labels)
-        total, count = fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").tolist()
+        total, count = fabric.all_reduce(sums, reduce_op="sum").tolist()
         return {"loss": total / count, **{name: 100 * float(score.compute()) for name, score in scores.items()}}
 
     def judge(self, folder: RunFolder, device: torch.device, best: Mapping[str, float]) -> list[str]:

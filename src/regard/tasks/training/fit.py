@@ -120,7 +120,7 @@ class _Trainer:
         with self.progress.show(self.total, now.step):
             while not now.ended:
                 # before its batches are made, which may be by chance, too
-                _seed(self.recipe.seed, now.step, self.fabric.global_rank)
+                _seed(self.fabric.device, self.recipe.seed, now.step, self.fabric.global_rank)
                 counted += self._learn(next(steps))
                 now.seconds = before + time.monotonic() - began
                 is_stopped = self._read_signal()
@@ -152,7 +152,7 @@ class _Trainer:
         learner.begin(everyone)
         self.task.step(learner, group)
         if self.average:
-            self.average.update(self.task.model)
+            self.average.update()
         self.count += count
         now.step, now.taken, now.loss_count = now.step + 1, now.taken + len(group), now.loss_count + int(everyone)
         return count
@@ -291,7 +291,13 @@ class _Trainer:
         optimizer.load_state_dict(entries)
 
 
-def _seed(*numbers: int) -> None:
-    """Seed the random numbers of this step and process, on every device."""
+def _seed(device: torch.device, *numbers: int) -> None:
+    """Seed the random numbers of this step and process, on the CPU and its device."""
     digest = hashlib.sha256(" ".join(map(str, numbers)).encode()).digest()
-    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    seed = int.from_bytes(digest[:8], "big") >> 1
+    torch.default_generator.manual_seed(seed)
+    # `torch.manual_seed` goes to every kind of device, and formats a traceback for each that is not in use
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

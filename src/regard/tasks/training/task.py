@@ -56,7 +56,9 @@ class Learner:
     def begin(self, count: Tensor) -> None:
         """Begin a step that averages over so many losses."""
         self.count = count
-        self.model.train()
+        # what is in training mode is not told again, part by part
+        if not all(module.training for module in self.model.modules()):
+            self.model.train()
 
     def sync(self, is_last: bool) -> AbstractContextManager[Any]:
         """Let processes exchange gradients once, behind the last of several batches (gradient accumulation)."""

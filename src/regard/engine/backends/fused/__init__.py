@@ -10,8 +10,9 @@ from importlib.util import find_spec
 
 from torch import Tensor
 
-from regard.engine.backends.fused.read import count_mask, read, refuse_terms
+from regard.engine.backends.fused.refuse import count_mask, refuse_terms
 from regard.engine.call import Call, Cost, show_bytes
+from regard.engine.double_backward import Again, differentiate_by
 from regard.weigh import Hard
 
 # rows come as the caller gave them, NaN under a mask is dealt with in the kernels, and those are operators of torch
@@ -60,9 +61,13 @@ def estimate(call: Call) -> Cost:
     return Cost(2.0 * pairs * (s.d + s.e) * passes, ends * size, held)
 
 
-def run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, again: Again | None = None) -> Tensor:
     from regard.engine.backends.fused.ops import attend_fused
+    from regard.engine.backends.fused.read import keeps_rows
 
-    order = read(call, query, key, value)
     drawn = call.weigh.seed if isinstance(call.weigh, Hard) else None
-    return attend_fused(order, (call.seed, 0 if drawn is None else drawn), keeps=call.needs_grad)
+    out = attend_fused(call, query, key, value, (call.seed, 0 if drawn is None else drawn), again)
+    out = out.to(call.sizes.dtype)
+    if again is None or keeps_rows(call):
+        return out
+    return differentiate_by(again, out, (query, key, value, *call.tensors), call.constants)

@@ -2,118 +2,109 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from regard.engine.backends.fused.kernels.biases import Bias
+from regard.engine.backends.fused.kernels.bits import Noise
 from regard.engine.backends.fused.kernels.masks import Mask
-from regard.engine.backends.fused.kernels.prepare import choose_form, lay_out_features, measure_rows
+from regard.engine.backends.fused.kernels.prepare import flag_blocks, lay_out_features, measure_rows
 from regard.engine.backends.fused.kernels.scores import BLOCK, Score
-from regard.engine.backends.fused.kernels.tiles import Rows, Size
+from regard.engine.backends.fused.kernels.tiles import Rows
 from regard.engine.backends.fused.kernels.weighs import Stat, Weigh
+from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.read import Order
-from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.tune import pick
+from regard.engine.backends.fused.shapes import LEAST, divide_up, round_up
+from regard.engine.backends.fused.start import POINT, At, Give, Starter, start_all
 
-LOG2E = math.log2(math.e)
-IS_INTERPRETED = triton.knobs.runtime.interpret
 # no block has more positions
 _BEHIND = 1024
-# keys of a row for which one more look at them is cheap
-_SHORT = 256
 
 
-class Noise(NamedTuple):
-    """Dropout: which weights fall, and what the others grow by."""
+class Job:
+    """An order at work, with its kind and seeds for dropout and for draws: what each kernel is handed."""
 
-    seed: Any = None
-    dropout: Any = None
-    grown: Any = None
+    def __init__(self, kind: Kind, order: Order, seeds: tuple[int, int], is_borrowed: bool | None = None) -> None:
+        self.kind, self.order = kind, order
+        self.recipe, self.query, self.key, self.value, self.weight, self.sink, self.bias, self.marks = order
+        self.seed, self.draw_seed = seeds
+        if is_borrowed is None:
+            # its gradients differ by rounding from run to run, and a caller may have switched it off
+            is_borrowed = kind.is_borrowed and not torch.are_deterministic_algorithms_enabled()
+            is_borrowed = is_borrowed and torch.backends.cuda.cudnn_sdp_enabled()
+        self.is_borrowed = is_borrowed
+        # a kernel of ours, and where a mask may hide NaN or infinity, the same once more to heal what came out ill
+        self.passes = (True,) if self.is_borrowed else (False, True) if self.recipe.hides else (False,)
 
+    def terms(self, at: At) -> tuple[Score, Weigh, Mask, Bias]:
+        """Score, weigher, mask and bias, with `at` of each tensor in them."""
+        parts = self.kind.parts
+        score = parts.get("score") or self._keep("score", self._make_score(at), self.recipe.is_dot)
+        weigh = parts.get("weigh") or self._keep("weigh", self._make_weigh(at), self.sink is None)
+        mask = parts.get("mask") or self._keep("mask", self._make_mask(at), not self.recipe.marks)
+        added = parts.get("added") or self._keep("added", self._make_bias(at), self.bias is None)
+        return score, weigh, mask, added
 
-@dataclass(frozen=True, eq=False)
-class Job(Order):
-    """An order at work, with seeds for dropout and for draws: what each kernel is handed."""
+    def _keep(self, name: str, part: Any, has_no_tensor: bool) -> Any:
+        if has_no_tensor:
+            self.kind.parts[name] = part
+        return part
 
-    seed: int
-    draw_seed: int
-
-    @property
-    def is_half(self) -> bool:
-        return self.value.dtype != torch.float32
-
-    @property
-    def precision(self) -> str:
-        """How matrices are multiplied: float32 by three products of its parts, which lose no more than float32 does."""
-        if IS_INTERPRETED:
-            return "ieee"
-        return "tf32" if self.is_half else "tf32x3"
-
-    @cached_property
-    def unit(self) -> float:
-        """Softmax scores come in powers of two."""
-        return LOG2E if self.recipe.weigh == "softmax" else 1.0
-
-    @cached_property
-    def size(self) -> Size:
-        heads = self.query.shape[1]
-        return Size(heads, heads // self.key.shape[1], self.query.shape[2], self.key.shape[2])
-
-    @property
-    def count(self) -> int:
-        """Sequences times query heads."""
-        return self.query.shape[0] * self.query.shape[1]
-
-    @cached_property
-    def score(self) -> Score:
+    def _make_score(self, at: At) -> Score:
         recipe = self.recipe
         if recipe.is_dot:
-            scale = recipe.scale if recipe.cap is not None else recipe.scale * self.unit
+            scale = recipe.scale if recipe.cap is not None else recipe.scale * self.kind.unit
             return Score(scale=scale, slope=recipe.scale, cap=recipe.cap)
-        assert self.weight is not None
-        weight = self.weight.float().contiguous()
+        weight = self._rows_of_weight
         wide = 0 if weight.shape[0] == 1 else weight.shape[1]
-        fields: dict[str, Any] = {"weight": weight, "weight_h": wide}
-        if recipe.score == "tanh":
-            fields |= self._measure()
-        names = ("queries", "keys")
-        fields |= {n: self._lay_out(x, fields.get("form")) for n, x in zip(names, (self.query, self.key), strict=True)}
-        return Score(**fields)
-
-    def _measure(self) -> dict[str, Tensor]:
-        """The largest numbers, block by block, and the form of tanh that they allow; none of it leaves the device."""
-        d = self.query.shape[-1]
-        counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
-        most = torch.empty(sum(counts), dtype=torch.float32, device=self.query.device)
-        form = torch.empty(1, dtype=torch.int32, device=self.query.device)
-        parts = most.split(counts)
-        for x, part in zip((self.query, self.key), parts, strict=True):
-            measure_rows[(part.numel(),)](as_rows(x), part, x.shape[1], x.shape[2], d, round_up(d))
-        choose_form[(1,)](most, most.numel(), form, self.is_half, 1024)
-        # float32 would feel the roundings of a shared division
-        near = {"most_queries": parts[0], "most_keys": parts[1]} if self.is_half else {}
-        return {"form": form, **near}
-
-    def _lay_out(self, x: Tensor, form: Tensor | None) -> Tensor:
-        """(b, h, positions, d) feature by feature, for tanh in the form that was chosen."""
-        b, h, count, d = x.shape
-        # room behind, since blocks read past the last position without looking
-        size = b * h * ((d + 3) // 4 * 4) * count
-        make = torch.empty if d % 4 == 0 else torch.zeros
-        features = make(size + _BEHIND, dtype=torch.float32, device=x.device)[:size].view(b, h, -1, count)
-        grid = b * h * divide_up(count, 64)
-        lay_out_features[(grid,)](as_rows(x), features, form, h, count, d, round_up(d), 64, form is not None)
-        return features
+        return Score(weight=at(weight), weight_h=wide, **{name: at(x) for name, x in self.features.items()})
 
     @cached_property
-    def weigh(self) -> Weigh:
+    def _rows_of_weight(self) -> Tensor:
+        assert self.weight is not None, "a score that is no dot product has a weight"
+        return self.weight.contiguous()
+
+    @cached_property
+    def features(self) -> dict[str, Tensor]:
+        """Query and key feature by feature; for tanh also its form, and the largest numbers block by block."""
+        kind, d = self.kind, self.query.shape[-1]
+        high = divide_up(d, 4) * 4
+        # room behind, since blocks read past the last position without looking
+        sizes = [x.shape[0] * x.shape[1] * high * x.shape[2] for x in (self.query, self.key)]
+        laid_out = [self.query.new_empty(size + _BEHIND, dtype=torch.float32) for size in sizes]
+        counts = [x.shape[0] * x.shape[1] * divide_up(x.shape[2], BLOCK.value) for x in (self.query, self.key)]
+        # those of keys begin at an aligned place, however many there are of queries
+        room = divide_up(counts[0], 4) * 4
+        is_tanh = self.recipe.score == "tanh"
+        most = self.query.new_zeros(room + counts[1], dtype=torch.float32) if is_tanh else None
+        form = self.query.new_empty(1, dtype=torch.int32) if is_tanh else None
+
+        def measure(at: At) -> tuple[Any, ...]:
+            assert most is not None
+            return as_rows(self.query, at), as_rows(self.key, at), at(most), kind.size, counts[0], room
+
+        def lay_out(at: At) -> tuple[Any, ...]:
+            rows = as_rows(self.query, at), as_rows(self.key, at), *map(at, laid_out)
+            maybe = (None if x is None else at(x) for x in (most, form))
+            return *rows, *maybe, kind.size, counts[0], room + counts[1]
+
+        constants = {"d": d, "D": max(round_up(d), high)}
+        more = {"COUNT": BLOCK.value, "IS_HALF": kind.is_half, "BEHIND": _BEHIND}
+        first = kind.find("measure", partial(Starter, measure_rows, sum(counts), constants))
+        second = kind.find("lay out", partial(Starter, lay_out_features, sum(counts), constants | more))
+        start_all(*([(first, measure)] if is_tanh else []), (second, lay_out))
+        names = zip(("queries", "keys"), (self.query, self.key), laid_out, sizes, strict=True)
+        found = {name: x[:size].view(*rows.shape[:2], high, rows.shape[2]) for name, rows, x, size in names}
+        if most is None or form is None:
+            return found
+        # float32 would feel the roundings of a shared division
+        near = {"most_queries": most[: counts[0]], "most_keys": most[room:]} if kind.is_half else {}
+        return found | {"form": form, **near}
+
+    def _make_weigh(self, at: At) -> Weigh:
         kind, number = self.recipe.weigh, self.recipe.power
         if kind.startswith("relu"):
             return Weigh(scale=number)
@@ -122,26 +113,28 @@ class Job(Order):
         if kind.startswith("entmax"):
             return Weigh(steep=number - 1, power=1 / (number - 1))
         if self.sink is not None:
-            return Weigh(sink=self.sink.reshape(-1), sink_h=0 if self.sink.numel() == 1 else 1)
+            return Weigh(sink=at(self._flat_sink), sink_h=0 if self.sink.numel() == 1 else 1)
         return Weigh()
 
     @cached_property
-    def mask(self) -> Mask:
+    def _flat_sink(self) -> Tensor:
+        assert self.sink is not None
+        return self.sink.reshape(-1)
+
+    def _make_mask(self, at: At) -> Mask:
         recipe, marks = self.recipe, self.marks
         fields: dict[str, Any] = {"before": recipe.before, "after": recipe.after}
         if recipe.grid is not None:
             fields |= dict(zip(("width", "rows", "columns"), recipe.grid, strict=True))
-        for name in marks:
+        for name, x in marks.items():
             if name in ("lengths", "row_lengths"):
-                lengths = marks[name]
-                fields |= {"lengths": lengths, "lengths_b": lengths.stride(0)}
-                fields["lengths_i"] = lengths.stride(1) if name == "row_lengths" else None
+                fields |= {"lengths": at(x), "lengths_b": x.stride(0)}
+                fields["lengths_i"] = x.stride(1) if name == "row_lengths" else None
             elif name == "bits":
-                bits = marks[name]
-                b, h, _, _ = _list_strides(bits)
-                fields |= {"bits": bits, "bits_b": b, "bits_h": h, "words": bits.shape[-1]}
+                b, h, _, _ = _list_strides(x)
+                fields |= {"bits": at(x), "bits_b": b, "bits_h": h, "words": x.shape[-1]}
             elif name != "buckets":
-                fields[name] = marks[name]
+                fields[name] = at(x)
         for name, of in (
             ("query_ids_b", "query_ids"),
             ("key_ids_b", "key_ids"),
@@ -152,69 +145,57 @@ class Job(Order):
                 fields[name] = 0 if marks[of].shape[0] == 1 else marks[of].shape[1]
         return Mask(**fields)
 
-    @cached_property
-    def added(self) -> Bias:
-        """What position adds, for the kernels."""
+    def _make_bias(self, at: At) -> Bias:
         if self.bias is None:
             return Bias()
         if self.recipe.bias == "slopes":
-            return Bias(slopes=self.bias, place=self.recipe.place)
+            return Bias(slopes=at(self.bias), place=self.recipe.place)
         if self.recipe.bias == "buckets":
-            return Bias(diagonals=self.bias.float()[:, self.marks["buckets"]].contiguous())
-        return Bias(self.bias, *_list_strides(self.bias))
+            return Bias(diagonals=at(self._diagonals))
+        return Bias(at(self.bias), *_list_strides(self.bias))
 
     @cached_property
-    def noise(self) -> Noise:
-        if not self.recipe.dropout:
-            return Noise()
-        return Noise(self.seed, self.recipe.dropout, 1 / (1 - self.recipe.dropout))
-
-    @cached_property
-    def constants(self) -> dict[str, Any]:
-        """What all kernels of a call are compiled for."""
-        d, e = self.query.shape[-1], self.value.shape[-1]
-        least_e = 1 if e == 1 and not self.recipe.is_dot else 16
-        return {
-            "d": d, "e": e, "SCORE": self.recipe.score, "WEIGH": self.recipe.weigh, "UNIT": self.unit,
-            "D": max(16, round_up(d)), "E": max(least_e, round_up(e)),
-            "PRECISION": self.precision, "FAST": not IS_INTERPRETED,
-        }  # fmt: skip
-
-    def pick(self, kernel: str, launch: Callable[[Shape], Any]) -> Shape:
-        """The shape of a kernel, no longer than the call: few queries need no long block."""
-        d, e = self.query.shape[-1], self.value.shape[-1]
-        shape = pick(kernel, self.recipe, self.is_half, (min(d, e), max(d, e)), self.query.device, launch)
-        sides = (max(16, round_up(x.shape[2])) for x in (self.query, self.key))
-        rows, keys = (min(most, side) for most, side in zip((shape.rows, shape.keys), sides, strict=True))
-        return Shape(rows, keys, shape.warps, shape.stages)
+    def _diagonals(self) -> Tensor:
+        assert self.bias is not None
+        return self.bias.float()[:, self.marks["buckets"]].contiguous()
 
     @property
-    def takes_own_means(self) -> bool:
-        """Whether rows take the mean of their weights' gradient by themselves.
+    def noise(self) -> Noise:
+        dropout = self.recipe.dropout
+        return Noise(_as_word(self.seed), dropout, 1 / (1 - dropout)) if dropout else Noise()
 
-        Entmax must. Softmax may take output times its gradient, which rounds otherwise than the gradient does; short
-        rows can afford to be exact, and where one weight is all, nothing is left of the difference.
-        """
-        short = self.recipe.takes_means and self.key.shape[2] <= _SHORT
-        return short or self.recipe.weigh.startswith("entmax")
+    @property
+    def draws(self) -> Noise:
+        return Noise(_as_word(self.draw_seed)) if self.recipe.draws else Noise()
 
     def make_flags(self, count: int) -> Tensor | None:
-        """Room for a word from each program whether it met NaN or infinity, where a mask may hide some."""
-        return torch.empty(count, dtype=torch.int32, device=self.query.device) if self.recipe.hides else None
+        """Room for a word from each block of rows whether it has NaN or infinity, where a mask may hide some."""
+        blocks = self.query.shape[0] * self.query.shape[1] * divide_up(count, LEAST)
+        return self.query.new_empty(blocks, dtype=torch.int32) if self.recipe.hides else None
 
-    def list_passes(self) -> tuple[bool, ...]:
-        """Once; and once more to heal what came out ill."""
-        return (False, True) if self.recipe.hides else (False,)
+    def flag(self, name: str, flags: Tensor | None, heal: Starter, *rows: Tensor) -> tuple[Starter, Give]:
+        """What marks the blocks that a borrowed kernel made, for the kernel that is to heal them."""
+        one, *others = rows
+        side = heal.constants["KEYS" if name == "keys" else "ROWS"]
 
-    def terms(self) -> tuple[Any, ...]:
-        return self.score, self.weigh, self.mask, self.added
+        def give(at: At) -> tuple[Any, ...]:
+            other = as_rows(others[0], at) if others else None
+            return as_rows(one, at), other, None if flags is None else at(flags), one.shape[1], one.shape[2]
 
-    def rows(self, *tensors: Tensor) -> list[Rows]:
-        return [as_rows(x) for x in tensors]
+        width = one.shape[3]
+        constants = {"WIDTH": width, "D": round_up(width), "COUNT": side}
+        return self.kind.find(("flag", name), partial(Starter, flag_blocks, heal.count, constants)), give
 
 
-def as_rows(x: Tensor) -> Rows:
-    return Rows(x, *x.stride())
+def _as_word(seed: int) -> int:
+    """The 32 bits of a seed that its random bits are made from, as an int of 32 bits: no seed needs another kernel."""
+    return (seed + 2**31) % 2**32 - 2**31
+
+
+def as_rows(x: Tensor, at: At) -> Any:
+    # a launch knows fields by their order, and Triton by their names
+    rows = at(x), *x.stride()
+    return rows if at is POINT else Rows(*rows)
 
 
 def _list_strides(x: Tensor) -> list[int]:
@@ -222,5 +203,5 @@ def _list_strides(x: Tensor) -> list[int]:
     return [0 if size == 1 else stride for size, stride in zip(x.shape, x.stride(), strict=True)]
 
 
-def as_stat(stat: Tensor | None) -> Stat | None:
-    return None if stat is None else Stat(stat, stat[0].numel())
+def as_stat(stat: Tensor | None, at: At, is_logsumexp: bool = False) -> Stat | None:
+    return None if stat is None else Stat(at(stat), 0 if is_logsumexp else stat.numel() // 2)

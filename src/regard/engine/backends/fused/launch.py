@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.engine.backends.fused.job import LOG2E, Job, Noise, as_rows, as_stat
+from regard.engine.backends.fused.borrowed import LOG2E, attend_borrowed, differentiate_borrowed
+from regard.engine.backends.fused.job import Job, as_rows, as_stat
 from regard.engine.backends.fused.kernels.bias import Part, pull_bias
 from regard.engine.backends.fused.kernels.forward import attend_forward
 from regard.engine.backends.fused.kernels.keys import pull_keys
@@ -15,45 +18,61 @@ from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
 from regard.engine.backends.fused.kernels.solve import solve_rows
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import start
+from regard.engine.backends.fused.start import POINT, At, Give, Starter, start_all
 
 
 def run_forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
-    b, h, n, _ = job.query.shape
-    device = job.query.device
+    kind, recipe = job.kind, job.recipe
+    if job.is_borrowed:
+        out, logsumexp = attend_borrowed(job.query, job.key, job.value, recipe.scale, keeps)
+        kept = logsumexp if keeps else None
+        start_all(*_ask_forward(job, out, kept))
+        return out, kept
     dtype = job.value.dtype
-    if keeps and job.recipe.keeps_exact(dtype):
+    if keeps and recipe.keeps_exact(dtype):
         dtype = torch.float32
     out = lay_out(job.query, job.value.shape[-1], dtype)
-    solves = job.recipe.solves
-    stat = torch.empty(2, b, h, n, device=device) if solves or (keeps and job.recipe.keeps_rows) else None
-    constants = job.constants
+    is_kept = recipe.solves or (keeps and recipe.keeps_rows)
+    stat = job.query.new_empty((2, kind.b, kind.h, kind.n), dtype=torch.float32) if is_kept else None
 
-    def solve(shape: Shape) -> None:
-        draws = Noise(job.draw_seed) if job.recipe.draws else Noise()
-        needed = {name: constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
-        solve_rows[(job.count * divide_up(n, shape.rows),)](
-            *job.rows(job.query, job.key), as_stat(stat), *job.terms(), draws, job.size, **needed, ROWS=shape.rows,
-            KEYS=shape.keys, **shape.options,
-        )  # fmt: skip
-
-    recipe = job.recipe
-    folds = recipe.is_dot and job.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
-
-    def attend(shape: Shape) -> None:
-        grid = job.count * divide_up(n, shape.rows)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, out), as_stat(stat), flags, *job.terms(), job.noise, job.size,
-        )  # fmt: skip
-        options = {**constants, "FOLD": folds, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(attend_forward, grid, given, job.list_passes(), **options)
-
-    if solves:
-        solve(job.pick("solve", solve))
-    attend(job.pick("forward", attend))
+    solution = [_ask_solution(job, stat)] if recipe.solves else []
+    start_all(*solution, *_ask_forward(job, out, stat))
     return out, stat
+
+
+def _ask_forward(job: Job, out: Tensor, stat: Tensor | None) -> list[tuple[Starter, Give]]:
+    kind, recipe = job.kind, job.recipe
+    flags = job.make_flags(kind.n)
+
+    def give(at: At) -> tuple[Any, ...]:
+        return (
+            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(out, at),
+            as_stat(stat, at, job.is_borrowed), None if flags is None else at(flags), *job.terms(at), job.noise,
+            kind.size,
+        )  # fmt: skip
+
+    def make(heals: bool, shape: Shape) -> Starter:
+        folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and job.bias is None and recipe.scale > 0
+        constants = {**kind.constants, "FOLD": folds, "HEAL": heals, **shape.constants}
+        return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants)
+
+    variant = stat is None, job.is_borrowed
+    asked = [kind.ask("forward", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes]
+    return [job.flag("forward", flags, asked[0][0], out), *asked] if job.is_borrowed else asked
+
+
+def _ask_solution(job: Job, stat: Tensor | None) -> tuple[Starter, Give]:
+    kind = job.kind
+
+    def give(at: At) -> tuple[Any, ...]:
+        return as_rows(job.query, at), as_rows(job.key, at), as_stat(stat, at), *job.terms(at), job.draws, kind.size
+
+    def make(shape: Shape) -> Starter:
+        needed = {name: kind.constants[name] for name in ("d", "SCORE", "WEIGH", "D", "PRECISION", "FAST")}
+        return Starter(solve_rows, kind.count * divide_up(kind.n, shape.rows), {**needed, **shape.constants})
+
+    return kind.ask("solve", None, make, give)
 
 
 def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -63,8 +82,8 @@ def lay_out(rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """
     b, h, n, _ = rows.shape
     if rows.stride(1) < rows.stride(2):
-        return rows.new_empty(b, n, h, width, dtype=dtype).transpose(1, 2)
-    return rows.new_empty(b, h, n, width, dtype=dtype)
+        return rows.new_empty((b, n, h, width), dtype=dtype).transpose(1, 2)
+    return rows.new_empty((b, h, n, width), dtype=dtype)
 
 
 @dataclass
@@ -82,109 +101,170 @@ class Grads:
 def run_backward(
     job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants_weight: bool, wants_bias: bool
 ) -> Grads:
-    means = None
-    b, h, n, _ = job.query.shape
-    if job.recipe.weigh.startswith("entmax") or job.recipe.takes_means:
-        means = torch.empty(b, h, n, device=grad.device)
-    if job.recipe.takes_means and not job.takes_own_means:
-        e, width = job.constants["e"], round_up(job.constants["e"])
-        take_means[(job.count * divide_up(n, 32),)](*job.rows(out, grad), means, job.size, e, width, 32)
-    dquery, dweight = _pull_queries(job, grad, stat, means, wants_weight)
-    dkey, dvalue = _pull_keys(job, grad, stat, means)
-    grads = Grads(dquery, dkey, dvalue, dweight)
-    if job.sink is not None:
-        assert stat is not None, "softmax keeps its rows"
-        assert means is not None
-        share = torch.exp2(job.sink.float().reshape(-1, 1) * LOG2E - stat[0]) * stat[1]
-        grads.sink = -(share * means).sum((0, 2)).sum_to_size(job.sink.numel()).view(job.sink.shape)
-    if wants_bias:
-        grads.bias = _pull_bias(job, grad, stat, means)
-    return grads
-
-
-def _pull_queries(
-    job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None, wants_weight: bool
-) -> tuple[Tensor, Tensor | None]:
-    dquery = lay_out(job.query, job.query.shape[-1], job.query.dtype)
-
-    def pull(shape: Shape) -> Features:
-        features = _make_room(job.score.queries, wants_weight)
-        grid = job.count * divide_up(job.query.shape[2], shape.rows)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, as_rows(dquery), flags, features,
-            *job.terms(), job.noise, job.size,
-        )  # fmt: skip
-        options = {**job.constants, "OWN": job.takes_own_means, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(pull_queries, grid, given, job.list_passes(), **options)
-        return features
-
-    features = pull(job.pick("queries", pull))
-    dweight = None
+    work = Backward(job, grad, out, stat)
+    rows = work.grads
+    queries, keys = _Room(job, "queries", wants_weight), _Room(job, "keys", False)
+    takes_means = job.recipe.takes_means and not job.kind.takes_own_means and not job.is_borrowed
+    means = [work.ask_means()] if takes_means else []
+    start_all(*means, *work.ask_queries(queries), *work.ask_keys(keys))
+    queries.turn_back(rows.query)
+    keys.turn_back(rows.key)
     if wants_weight:
-        assert job.weight is not None
-        dweight = features.weights.sum((0, 3))[:, : job.weight.shape[1]].sum_to_size(job.weight.shape)
-    return _turn_back(dquery, features), dweight
+        rows.weight = queries.sum_weights()
+    if job.sink is not None:
+        rows.sink = work.pull_sink()
+    if wants_bias:
+        rows.bias = work.pull_bias()
+    return rows
 
 
-def _pull_keys(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None) -> tuple[Tensor, Tensor]:
-    dkey, dvalue = (lay_out(x, x.shape[-1], x.dtype) for x in (job.key, job.value))
+class Backward:
+    """A backward pass at work: what its kernels share."""
 
-    def pull(shape: Shape) -> Features:
-        features = _make_room(job.score.keys, False)
-        grid = job.key.shape[0] * job.key.shape[1] * divide_up(job.key.shape[2], shape.keys)
-        flags = job.make_flags(grid)
-        given = (
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, *job.rows(dkey, dvalue), flags,
-            features, *job.terms(), job.noise, job.size,
+    def __init__(self, job: Job, grad: Tensor, out: Tensor, stat: Tensor | None) -> None:
+        self.job, self.grad, self.out, self.stat = job, grad, out, stat
+        kind = job.kind
+        # kernels are compiled for the strides of these, too
+        self.sort = grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride()
+        self.means: Tensor | None = None
+        self.pointed: tuple[Any, ...] | None = None
+        if job.is_borrowed:
+            given = job.query, job.key, job.value, out, _there(stat)
+            self.grads = Grads(*differentiate_borrowed(grad, *given, job.recipe.scale))
+            return
+        self.grads = Grads(*(lay_out(x, x.shape[-1], x.dtype) for x in (job.query, job.key, job.value)))
+        if kind.takes_own_means or job.recipe.takes_means:
+            self.means = job.query.new_empty((kind.b, kind.h, kind.n), dtype=torch.float32)
+
+    def ask_means(self) -> tuple[Starter, Give]:
+        kind, e = self.job.kind, self.job.kind.constants["e"]
+
+        def give(at: At) -> tuple[Any, ...]:
+            return as_rows(self.out, at), as_rows(self.grad, at), at(_there(self.means)), kind.size
+
+        constants = {"e": e, "E": round_up(e), "ROWS": 32}
+        make = partial(Starter, take_means, kind.count * divide_up(kind.n, 32), constants)
+        return kind.find(("means", self.sort), make), give
+
+    def _give(self, at: At) -> tuple[Any, ...]:
+        if at is not POINT:
+            return self._give_anew(at)
+        if self.pointed is None:
+            self.pointed = self._give_anew(at)
+        return self.pointed
+
+    def _give_anew(self, at: At) -> tuple[Any, ...]:
+        job = self.job
+        return (
+            as_rows(job.query, at), as_rows(job.key, at), as_rows(job.value, at), as_rows(self.grad, at),
+            as_rows(self.out, at) if job.is_borrowed else None, as_stat(self.stat, at, job.is_borrowed),
+            None if self.means is None else at(self.means),
         )  # fmt: skip
-        options = {**job.constants, "ROWS": shape.rows, "KEYS": shape.keys, **shape.options}
-        start(pull_keys, grid, given, job.list_passes(), **options)
-        return features
 
-    return _turn_back(dkey, pull(job.pick("keys", pull))), dvalue
+    def ask_queries(self, room: _Room) -> list[tuple[Starter, Give]]:
+        job, kind, dquery = self.job, self.job.kind, self.grads.query
+        flags = job.make_flags(kind.n)
+
+        def give(at: At) -> tuple[Any, ...]:
+            made = as_rows(dquery, at), None if flags is None else at(flags)
+            return *self._give(at), *made, room.point(at), *job.terms(at), job.noise, kind.size
+
+        def make(heals: bool, shape: Shape) -> Starter:
+            owns = kind.takes_own_means and not job.is_borrowed
+            constants = {**kind.constants, "HEAL": heals, "OWN": owns, **shape.constants}
+            return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants)
+
+        variant = self.sort, room.weights is None, job.is_borrowed
+        asked = [
+            kind.ask("queries", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
+        return [job.flag("queries", flags, asked[0][0], dquery), *asked] if job.is_borrowed else asked
+
+    def ask_keys(self, room: _Room) -> list[tuple[Starter, Give]]:
+        job, kind, made = self.job, self.job.kind, (self.grads.key, self.grads.value)
+        flags = job.make_flags(kind.m)
+
+        def give(at: At) -> tuple[Any, ...]:
+            dkey, dvalue = (as_rows(x, at) for x in made)
+            flagged = None if flags is None else at(flags)
+            return *self._give(at), dkey, dvalue, flagged, room.point(at), *job.terms(at), job.noise, kind.size
+
+        def make(heals: bool, shape: Shape) -> Starter:
+            constants = {**kind.constants, "HEAL": heals, **shape.constants}
+            return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants)
+
+        variant = self.sort, job.is_borrowed
+        asked = [
+            kind.ask("keys", (variant, heals), partial(make, heals), give, job.is_borrowed) for heals in job.passes
+        ]
+        return [job.flag("keys", flags, asked[0][0], *made), *asked] if job.is_borrowed else asked
+
+    def pull_bias(self) -> Tensor:
+        job, kind, bias = self.job, self.job.kind, _there(self.job.bias)
+        what = job.recipe.bias
+        # numbers to a block of queries: one for slopes
+        count = round_up(bias.shape[1]) if what == "buckets" else 1
+        constants = {**kind.constants, "E": max(16, kind.constants["E"]), "KIND": what, "BUCKETS": count}
+        # of slopes and buckets, one row of sums for each head and block of queries, added up below
+        made = bias.new_empty(bias.shape, dtype=torch.float32) if what == "dense" else None
+
+        def give(at: At) -> tuple[Any, ...]:
+            b, h, i, j = bias.shape if what == "dense" else (1, kind.h, kind.n, 1)
+            buckets = job.marks.get("buckets")
+            place = None if what == "dense" else job.recipe.place
+            part = Part(at(_there(made)), b, h, i, j, None if buckets is None else at(buckets), place)
+            rows = self._give(at)
+            return *rows[:4], *rows[5:], part, *job.terms(at), job.noise, kind.size, kind.b
+
+        def make(shape: Shape) -> Starter:
+            nonlocal made
+            blocks = divide_up(kind.n, shape.rows)
+            grid = kind.h * blocks
+            if what == "dense":
+                wide = divide_up(kind.m, shape.keys) if bias.shape[3] > 1 else 1
+                grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
+            else:
+                made = bias.new_empty((kind.h, blocks, count), dtype=torch.float32)
+            return Starter(pull_bias, grid, {**constants, **shape.constants})
+
+        starter, _ = kind.ask("bias", self.sort, make, give)
+        if made is None:
+            made = bias.new_empty((kind.h, starter.count // kind.h, count), dtype=torch.float32)
+        start_all((starter, give))
+        found = _there(made)
+        if what == "dense":
+            return found
+        total = found.sum(1)
+        return total.flatten() if what == "slopes" else total[:, : bias.shape[1]]
+
+    def pull_sink(self) -> Tensor:
+        """The gradient of the sink, from its share of each row."""
+        sink, stat = _there(self.job.sink), _there(self.stat)
+        share = torch.exp2(sink.float().reshape(-1, 1) * LOG2E - stat[0]) * stat[1]
+        return -(share * _there(self.means)).sum((0, 2)).sum_to_size(sink.numel()).view(sink.shape)
 
 
-def _make_room(laid_out: Tensor | None, wants_weight: bool) -> Features:
-    """Where gradients of features are summed up; those of a dot product need no such room."""
-    if laid_out is None:
-        return Features()
-    return Features(torch.zeros_like(laid_out), torch.zeros_like(laid_out) if wants_weight else None)
+class _Room:
+    """Where gradients of features, and of weights, are summed up; those of a dot product need no such room."""
+
+    def __init__(self, job: Job, name: str, wants_weight: bool) -> None:
+        self.job = job
+        self.rows = None if job.recipe.is_dot else torch.zeros_like(job.features[name])
+        self.weights = None if self.rows is None or not wants_weight else torch.zeros_like(self.rows)
+
+    def point(self, at: At) -> Features:
+        return Features(*(None if x is None else at(x) for x in (self.rows, self.weights)))
+
+    def turn_back(self, rows: Tensor) -> None:
+        """Sums feature by feature as gradients of rows."""
+        if self.rows is not None:
+            rows.copy_(self.rows[:, :, : rows.shape[-1]].transpose(-1, -2))
+
+    def sum_weights(self) -> Tensor:
+        weight = _there(self.job.weight)
+        return _there(self.weights).sum((0, 3))[:, : weight.shape[1]].sum_to_size(weight.shape)
 
 
-def _turn_back(rows: Tensor, features: Features) -> Tensor:
-    if features.rows is None:
-        return rows
-    return rows.copy_(features.rows[:, :, : rows.shape[-1]].transpose(-1, -2))
-
-
-def _pull_bias(job: Job, grad: Tensor, stat: Tensor | None, means: Tensor | None) -> Tensor:
-    assert job.bias is not None
-    bias, (b, h, n, _), m, kind = job.bias, job.query.shape, job.key.shape[2], job.recipe.bias
-    constants = job.constants | {"E": max(16, job.constants["E"])}
-    # numbers to a block of queries: one for slopes
-    count = round_up(bias.shape[1]) if kind == "buckets" else 1
-
-    def pull(shape: Shape) -> Tensor:
-        blocks = divide_up(n, shape.rows)
-        if kind == "dense":
-            made = torch.empty(bias.shape, device=grad.device)
-            part = Part(made, *bias.shape)
-            wide = divide_up(m, shape.keys) if bias.shape[3] > 1 else 1
-            grid = bias.shape[0] * bias.shape[1] * (blocks if bias.shape[2] > 1 else 1) * wide
-        else:
-            # one row of sums for each head and block of queries, added up below
-            made = torch.empty(h, blocks, count, device=grad.device)
-            part = Part(made, 1, h, n, 1, job.marks.get("buckets"), job.recipe.place)
-            grid = h * blocks
-        pull_bias[(grid,)](
-            *job.rows(job.query, job.key, job.value, grad), as_stat(stat), means, part, *job.terms(), job.noise,
-            job.size, b, **constants, KIND=kind, BUCKETS=count, ROWS=shape.rows, KEYS=shape.keys, **shape.options,
-        )  # fmt: skip
-        return made
-
-    made = pull(job.pick("bias", pull))
-    if kind == "dense":
-        return made
-    total = made.sum(1)
-    return total.flatten() if kind == "slopes" else total[:, : bias.shape[1]]
+def _there(x: Tensor | None) -> Tensor:
+    assert x is not None, "the recipe says that it is there"
+    return x

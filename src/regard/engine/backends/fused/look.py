@@ -63,11 +63,12 @@ def run(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: b
 def prepare(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> Survey:
     """A look that has not begun."""
     from regard.engine.backends.fused.job import Job
+    from regard.engine.backends.fused.kind import find_kind
     from regard.engine.backends.fused.survey import Survey
 
-    o = read(call, query, key, key)
-    job = Job(o.recipe, o.query, o.key, o.key, o.weight, o.sink, o.bias, o.marks, seed=0, draw_seed=0)
-    return Survey(job, wanted)
+    order = read(call, query, key, key)
+    order = order._replace(value=order.key)
+    return Survey(Job(find_kind(order), order, (0, 0)), wanted)
 
 
 def find_spans(call: Call) -> Tensor | None:

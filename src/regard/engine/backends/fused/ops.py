@@ -2,47 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from regard.core import RegardError
+from regard.engine.backends.fused.borrowed import as_logsumexp, as_rows_are_kept
 from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.launch import lay_out, run_backward, run_forward
-from regard.engine.backends.fused.read import Order
+from regard.engine.backends.fused.read import Order, keeps_rows, read
 from regard.engine.backends.fused.recipe import parse
+from regard.engine.call import Call
+from regard.engine.double_backward import Again, differentiate
+from regard.score import Dot
 
 
-def attend_fused(order: Order, seeds: tuple[int, int], keeps: bool) -> Tensor:
-    """The output of a call with seeds for dropout and draws; `keeps` where a gradient may be asked for."""
-    o = order
-    marks = list(o.marks.values())
-    out: Tensor
-    if _is_plain(o, marks):
-        # the same without what an operator takes for its own bookkeeping, which is more than a small call does
-        out, _, _ = _Attend.apply(o.query, o.key, o.value, o.weight, o.sink, o.bias, o, seeds, keeps)  # type: ignore[no-untyped-call]
-        return out
-    recipe = str(o.recipe), o.recipe.reach, o.recipe.numbers
-    out, _, _ = _attend(o.query, o.key, o.value, o.weight, o.sink, o.bias, marks, *recipe, seeds, keeps)
+def attend_fused(
+    call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: tuple[int, int], again: Again | None
+) -> Tensor:
+    """The output of a call with seeds for dropout and draws; `again` is the call where gradients are differentiated."""
+    if _is_watched():
+        return _attend_watched(call, read(call, query, key, value), seeds)
+    kind: Kind | None = call.kept.get("kind")
+    order = read(call, query, key, value, None if kind is None else kind.recipe)
+    if kind is None:
+        if not _is_plain(order):
+            return _attend_watched(call, order, seeds)
+        kind = call.kept["kind"] = find_kind(order, not call.by_name)
+    if again is not None:
+        again = partial(_refill, again, call) if keeps_rows(call) else None
+    is_bare = isinstance(call.score, Dot) and keeps_rows(call)
+    if is_bare and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
+        # nothing but the rows can be another the next time
+        call.kept["again"] = partial(_attend_rows, kind, call.needs_grad, again)
+    return _attend_order(kind, order, seeds, call.needs_grad, again, call.constants)
+
+
+def _attend_order(
+    kind: Kind, order: Order, seeds: tuple[int, int], keeps: bool, again: Again | None, constants: tuple[Tensor, ...]
+) -> Tensor:
+    job = Job(kind, order, seeds)
+    if not keeps:
+        return _forward(job, False)[0]
+    # without what an operator takes for its own bookkeeping, which is more than a small call does
+    out: Tensor = _Attend.apply(job, again, constants, *order[1:7])  # type: ignore[no-untyped-call]
     return out
 
 
-def _is_plain(order: Order, marks: Sequence[Tensor]) -> bool:
-    """Whether nobody looks on who needs an operator, and no tensor is more than one."""
-    if _is_watched():
-        return False
-    given = (order.query, order.key, order.value, order.weight, order.sink, order.bias, *marks)
-    return all(x is None or type(x) in (Tensor, nn.Parameter) for x in given)
+def _attend_rows(kind: Kind, keeps: bool, again: Again | None, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """A call whose terms hold no tensor, as the last one of its kind."""
+    return _attend_order(kind, Order(kind.recipe, query, key, value, None, None, None, {}), (0, 0), keeps, again, ())
+
+
+def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:
+    """The call again, from its tensors as the kernels had them."""
+    # the width of a Gaussian may be a number of the call's own
+    held = [x for x in (learned if call.score.tensors else learned[1:]) if x is not None]
+    # a weight or width comes as (1 or h, d), widened from one number maybe
+    given = [
+        x if x.shape == own.shape else x[:1, : own.numel()].reshape(own.shape)
+        for x, own in zip(held, call.tensors, strict=True)
+    ]
+    return again(query, key, value, *given)
+
+
+def _attend_watched(call: Call, order: Order, seeds: tuple[int, int]) -> Tensor:
+    """The same as an operator of torch."""
+    recipe, *tensors, marks = order
+    text = str(recipe), recipe.reach, recipe.numbers
+    out: Tensor = _attend(*tensors, list(marks.values()), *text, (*seeds, int(call.by_name)), call.needs_grad)[0]
+    return out
+
+
+def _is_plain(order: Order) -> bool:
+    """Whether no tensor is more than the numbers that lie at its address."""
+    given = (*order[1:7], *order.marks.values())
+    return all(x is None or (type(x) in (Tensor, nn.Parameter) and not x.is_neg()) for x in given)
 
 
 def _is_watched() -> bool:
     """Whether a compiler, a transform of functions, or a mode that is told of every operator looks on."""
     if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return True
-    return _get_current_dispatch_mode() is not None
+    return torch._C._len_torch_dispatch_stack() > 0
 
 
 @torch.library.custom_op("regard::attend_fused", mutates_args=())
@@ -52,7 +98,14 @@ def _attend(
     keeps: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The output, the rows' statistic and the output in float32, where they are kept."""
-    return _forward(_make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds), keeps)
+    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
+    out, stat, exact = _forward(job, keeps)
+    if job.is_borrowed and keeps:
+        assert stat is not None, "it was to be kept"
+        stat = as_rows_are_kept(stat)
+    out = _lay_out_anew(out, query) if job.is_borrowed else out
+    none = value.new_empty(0, dtype=torch.float32)
+    return out, none if stat is None else stat, none.clone() if exact is None else exact
 
 
 @_attend.register_fake
@@ -77,7 +130,12 @@ def _attend_back(
     numbers: Sequence[float], seeds: Sequence[int], wants_weight: bool, wants_bias: bool,
 ) -> list[Tensor]:  # fmt: skip
     job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
-    return _backward(job, grad, out, stat, wants_weight, wants_bias)
+    kept = None if not stat.numel() else as_logsumexp(stat) if job.is_borrowed else stat
+    made = _backward(job, grad, out, kept, (wants_weight, wants_bias))
+    if job.is_borrowed:
+        given = query, key, value
+        made[:3] = [_lay_out_anew(x, own) for x, own in zip(made, given, strict=False) if x is not None]
+    return [grad.new_empty(0) if x is None else x for x in made]
 
 
 @_attend_back.register_fake
@@ -92,19 +150,27 @@ def _(
     return made
 
 
-def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _lay_out_anew(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows as a compiler was told that they lie, which cuDNN's may not."""
+    told = lay_out(rows, x.shape[-1], x.dtype)
+    lies = zip(x.shape, x.stride(), told.stride(), strict=True)
+    return x if all(one == other for size, one, other in lies if size > 1) else told.copy_(x)
+
+
+def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The output, the rows' statistic, and the output in float32 where backward needs it so."""
     out, stat = run_forward(job, keeps)
-    none = job.value.new_empty(0, dtype=torch.float32)
-    exact = none if out.dtype == job.value.dtype else out
-    return out.to(job.value.dtype), none.clone() if stat is None else stat, exact
+    return (out, stat, None) if out.dtype == job.value.dtype else (out.to(job.value.dtype), stat, out)
 
 
-def _backward(job: Job, grad: Tensor, out: Tensor, stat: Tensor, wants_weight: bool, wants_bias: bool) -> list[Tensor]:
-    grads = run_backward(job, grad, out, stat if stat.numel() else None, wants_weight, wants_bias)
-    made = [grads.query, grads.key, grads.value]
-    for own, given in ((grads.weight, job.weight), (grads.sink, job.sink), (grads.bias, job.bias)):
-        made.append(grad.new_empty(0) if own is None or given is None else own.to(given.dtype))
-    return made
+def _backward(
+    job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants: tuple[bool, bool]
+) -> list[Tensor | None]:
+    """The gradients of query, key, value, weight, sink and bias, weight's and bias's where they are wanted."""
+    grads = run_backward(job, grad, out, stat, *wants)
+    terms = ((grads.weight, job.weight), (grads.sink, job.sink), (grads.bias, job.bias))
+    made = [None if own is None or given is None else own.to(given.dtype) for own, given in terms]
+    return [grads.query, grads.key, grads.value, *made]
 
 
 def _make_job(
@@ -112,7 +178,8 @@ def _make_job(
     marks: Sequence[Tensor], recipe: str, reach: Sequence[int], numbers: Sequence[float], seeds: Sequence[int],
 ) -> Job:  # fmt: skip
     kept = parse(recipe, tuple(reach), tuple(numbers))
-    return Job(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)), *seeds)
+    order = Order(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)))
+    return Job(find_kind(order, not seeds[2]), order, (seeds[0], seeds[1]))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -123,16 +190,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 
 
 def _pull(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
-    query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
-    wants = ctx.needs_input_grad
-    dquery, dkey, dvalue, *rest = _attend_back(
-        grad, query, key, value, weight, sink, bias, marks, out, stat, *ctx.recipe, ctx.seeds, wants[3], wants[5]
-    )
-    terms = [
-        d if t is not None and wanted else None
-        for d, t, wanted in zip(rest, (weight, sink, bias), wants[3:6], strict=True)
-    ]
-    return dquery, dkey, dvalue, *terms, [None] * ctx.num_marks, None, None, None, None, None
+    # read once: whoever keeps them elsewhere brings them back each time
+    saved, wants = ctx.saved_tensors, ctx.needs_input_grad
+    tensors, (out, stat, *marks) = saved[:6], saved[6:]
+    made = _attend_back(grad, *tensors, marks, out, stat, *ctx.recipe, ctx.seeds, wants[3], wants[5])
+    return *_take_wanted(made, tensors, wants[:6]), [None] * ctx.num_marks, None, None, None, None, None
 
 
 def _refuse_twice(ctx: Any, *grads: Any) -> None:
@@ -144,38 +206,49 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None,
-        bias: Tensor | None, order: Order, seeds: tuple[int, int], keeps: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        job = Job(order.recipe, query, key, value, weight, sink, bias, order.marks, *seeds)
-        out, stat, exact = _forward(job, keeps)
-        ctx.recipe, ctx.seeds, ctx.num_marks = order.recipe, seeds, len(order.marks)
-        kept = exact if exact.numel() else out
-        ctx.save_for_backward(query, key, value, weight, sink, bias, kept, stat, *order.marks.values())
-        ctx.mark_non_differentiable(stat, exact)
-        ctx.set_materialize_grads(False)
-        return out, stat, exact
+        ctx: Any, job: Job, again: Again | None, constants: tuple[Tensor, ...], *tensors: Tensor | None
+    ) -> Tensor:
+        out, stat, exact = _forward(job, True)
+        ctx.job, ctx.again = (job.kind, job.recipe, (job.seed, job.draw_seed), job.is_borrowed), again
+        ctx.strides = _list_strides(tensors, job.marks.values())
+        ctx.save_for_backward(*tensors, out if exact is None else exact, stat, *job.marks.values(), *constants)
+        return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, *_: Tensor) -> tuple[Any, ...]:
-        if grad is None:
-            return (None,) * 9
-        query, key, value, weight, sink, bias, out, stat, *marks = ctx.saved_tensors
-        recipe, wants = ctx.recipe, ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (kind, recipe, seeds, is_borrowed), wants = ctx.job, ctx.needs_input_grad[3:]
+        saved = ctx.saved_tensors
+        tensors, (out, stat, *marks) = saved[:6], saved[6:]
+        if torch.is_grad_enabled() and ctx.again is not None:
+            # a graph of the gradients is wanted
+            return None, None, None, *differentiate(ctx.again, tensors, wants, grad)
+        grad, marks = grad.resolve_neg(), marks[: len(recipe.marks)]
         if torch.is_grad_enabled() or _is_watched():
-            # where a graph of the gradients is wanted, the operator says that it has none
-            given = str(recipe), recipe.reach, recipe.numbers, ctx.seeds, wants[3], wants[5]
-            made = _attend_back(grad, query, key, value, weight, sink, bias, marks, out, stat, *given)
+            # the operator says that it has no graph of its gradients
+            # what it is by name keeps to the kernels that made the output
+            given = str(recipe), recipe.reach, recipe.numbers, (*seeds, int(not is_borrowed)), wants[3], wants[5]
+            if stat is not None and is_borrowed:
+                stat = as_rows_are_kept(stat)
+            none = grad.new_empty(0, dtype=torch.float32)
+            made = _attend_back(grad, *tensors, marks, out, none if stat is None else stat, *given)
         else:
-            names = dict(zip(recipe.marks, marks, strict=True))
-            job = Job(recipe, query, key, value, weight, sink, bias, names, *ctx.seeds)
-            made = _backward(job, grad, out, stat, wants[3], wants[5])
-        dquery, dkey, dvalue, *rest = made
-        terms = [
-            d if t is not None and wanted else None
-            for d, t, wanted in zip(rest, (weight, sink, bias), wants[3:6], strict=True)
-        ]
-        return dquery, dkey, dvalue, *terms, None, None, None
+            order = Order._make((recipe, *tensors, dict(zip(recipe.marks, marks, strict=True))))
+            if _list_strides(tensors, marks) != ctx.strides:
+                # who keeps them elsewhere brings them back as kernels were not compiled for them
+                kind = find_kind(order, is_borrowed)
+            made = _backward(Job(kind, order, seeds, is_borrowed), grad, out, stat, (wants[3], wants[5]))
+        return None, None, None, *_take_wanted(made, tensors, wants)
+
+
+def _list_strides(tensors: Iterable[Tensor | None], marks: Iterable[Tensor]) -> list[tuple[int, ...] | None]:
+    return [None if x is None else x.stride() for x in (*tensors, *marks)]
+
+
+def _take_wanted(
+    made: Sequence[Tensor | None], tensors: Sequence[Tensor | None], wants: Sequence[bool]
+) -> list[Tensor | None]:
+    """The gradients of those tensors that are there, and want one."""
+    return [d if x is not None and wanted else None for d, x, wanted in zip(made, tensors, wants, strict=True)]
 
 
 _attend.register_autograd(_pull, setup_context=_save)

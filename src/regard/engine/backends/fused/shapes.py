@@ -12,6 +12,9 @@ from typing import Any
 
 from regard.engine.backends.fused.recipe import Recipe
 
+# up to so many positions a side of a block is short; no side is shorter than the least
+FEW, SHORT, LEAST = 64, 32, 16
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -23,8 +26,9 @@ class Shape:
     stages: int = 1
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"num_warps": self.warps, "num_stages": self.stages}
+    def constants(self) -> dict[str, Any]:
+        """What a kernel is compiled for."""
+        return {"ROWS": self.rows, "KEYS": self.keys, "num_warps": self.warps, "num_stages": self.stages}
 
 
 def divide_up(count: int, size: int) -> int:
@@ -43,6 +47,20 @@ def round_up(count: int) -> int:
     (64, 32, 1)
     """
     return 1 << (count - 1).bit_length()
+
+
+def fit(shape: Shape, n: int, m: int, is_dot: bool) -> Shape:
+    """The shape for a call of n queries and m keys: few of them need no long block.
+
+    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets.
+
+    >>> fit(Shape(128, 64, 4, 3), 50, 1000, True)
+    Shape(rows=32, keys=64, warps=4, stages=3)
+    """
+    # features lie along threads, one position each: shorter blocks would leave some without work
+    short = SHORT if is_dot else FEW
+    rows, keys = (min(most, short) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
+    return Shape(rows, keys, shape.warps, shape.stages)
 
 
 @lru_cache(1024)

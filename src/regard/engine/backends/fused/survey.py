@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused.job import Job, as_rows
 from regard.engine.backends.fused.kernels.look import Found, survey_rows
 from regard.engine.backends.fused.kernels.look_keys import Lists, Part, gather_keys, write_rows
 from regard.engine.backends.fused.kernels.look_rank import list_keys, rank_keys
 from regard.engine.backends.fused.kernels.look_sums import add_up_cells, add_up_keys
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import start
+from regard.engine.backends.fused.start import as_tensor, start
 
 if TYPE_CHECKING:
     from regard.engine.looking.walk import Wanted
@@ -39,14 +39,16 @@ class Survey:
     """One look at work: the job of the kernels, and room for what they find."""
 
     def __init__(self, job: Job, wanted: Wanted) -> None:
-        self.job, self.wanted = job, wanted
+        self.job, self.kind, self.wanted = job, job.kind, wanted
+        self.rows = as_rows(job.query, as_tensor), as_rows(job.key, as_tensor)
+        self.terms = job.terms(as_tensor)
         self.b, self.h, self.n, _ = job.query.shape
         self.m = job.key.shape[2]
         self.line, self.wide = divide_up(self.n, wanted.map), divide_up(self.m, wanted.map)
         self.lines, self.columns = divide_up(self.n, self.line), divide_up(self.m, self.wide)
         self.across = self.columns * self.wide
         # products of float32 take four times the shared memory of their rows: 64 wide ones do not fit
-        is_large = not job.is_half and job.constants["D"] > 128
+        is_large = not self.kind.is_half and self.kind.constants["D"] > 128
         self.most = min(GATHER.rows, 16) if is_large else GATHER.rows
         self.tall = self.choose_tall()
         self.pieces = divide_up(self.line, self.tall)
@@ -71,18 +73,18 @@ class Survey:
         job, recipe = self.job, self.job.recipe
         folds = recipe.cap is None and job.bias is None and recipe.scale > 0
         names = "d", "UNIT", "D", "PRECISION", "FAST"
-        return {**{name: job.constants[name] for name in names}, "FOLD": folds}
+        return {**{name: self.kind.constants[name] for name in names}, "FOLD": folds}
 
     def start(self, kernel: Any, count: int, *given: Any, warps: int = 4, stages: int = 1, **constants: Any) -> None:
-        options = {"num_warps": warps, "num_stages": stages if self.job.is_half else 1}
-        start(kernel, count, given, (None,), **constants, **options)
+        options = {"num_warps": warps, "num_stages": stages if self.kind.is_half else 1}
+        start(kernel, count, given, **constants, **options)
 
     def run(self, has_logsumexp: bool) -> dict[str, Tensor]:
-        job, place = self.job, self.m - self.n
-        tall = SURVEY.rows if self.tile == GATHER.rows and job.is_half else self.tile
+        place = self.m - self.n
+        tall = SURVEY.rows if self.tile == GATHER.rows and self.kind.is_half else self.tile
         self.start(
-            survey_rows, job.count * divide_up(self.n, tall), *job.rows(job.query, job.key), self.found, *job.terms(),
-            job.size, place, **self.constants, TOP=self.top, ROWS=tall, KEYS=SURVEY.keys, warps=SURVEY.warps,
+            survey_rows, self.kind.count * divide_up(self.n, tall), *self.rows, self.found, *self.terms,
+            self.kind.size, place, **self.constants, TOP=self.top, ROWS=tall, KEYS=SURVEY.keys, warps=SURVEY.warps,
             stages=SURVEY.stages,
         )  # fmt: skip
         sums = self.gather(place)
@@ -94,24 +96,23 @@ class Survey:
 
     def gather(self, place: int) -> dict[str, Tensor]:
         """The second pass, some blocks of rows at a time."""
-        job, heads, top = self.job, self.job.count, self.top
+        heads, top = self.kind.count, self.top
         top_weights, top_keys = self.make(heads, self.n, top), self.make(heads, self.n, top, dtype=torch.int64)
         again = self.make(heads, self.n, dtype=torch.int8)
         received = self.make(heads, self.m)
         cells = self.make(heads, self.lines, self.columns)
-        score, _, mask, bias = job.terms()
-        both = job.rows(job.query, job.key)
+        score, _, mask, bias = self.terms
         kept = {name: self.constants[name] for name in ("d", "UNIT", "FOLD", "D")}
         across, each = self.across, self.tile // self.tall
         for head, num_heads, line, num_lines in self.cut():
             blocks = divide_up(num_lines * self.pieces, each)
             count, pieces, rows = num_heads * blocks, blocks * each, num_heads * blocks * self.tile
             part = Part(head, num_heads, line * self.pieces // each, blocks, self.pieces, self.line)
-            given = torch.zeros(count * each, across, device=job.query.device)
+            given = torch.zeros(count * each, across, device=self.job.query.device)
             lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
             self.start(
-                gather_keys, count, *both, self.found, given, across, lists, part, score, mask, bias, job.size, place,
-                self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
+                gather_keys, count, *self.rows, self.found, given, across, lists, part, score, mask, bias,
+                self.kind.size, place, self.wanted.window, **self.constants, ROOM=self.room, SLOTS=self.slots,
                 ROWS=self.tile, TALL=self.tall, KEYS=GATHER.keys, warps=GATHER.warps, stages=GATHER.stages,
             )  # fmt: skip
             if top:
@@ -119,12 +120,12 @@ class Survey:
                     list_keys, rows // LINES, lists, ROOM=self.room, SLOTS=self.slots, KEYS=GATHER.keys, LINES=LINES
                 )
                 self.start(
-                    rank_keys, rows, *both, self.found, lists, part, top_keys, top_weights, again, score, bias,
-                    job.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tile, TALL=self.tall, warps=1,
+                    rank_keys, rows, *self.rows, self.found, lists, part, top_keys, top_weights, again, score, bias,
+                    self.kind.size, **kept, TOP=top, SLOTS=self.slots, ROWS=self.tile, TALL=self.tall, warps=1,
                 )  # fmt: skip
             self.start(
                 add_up_keys, num_heads * divide_up(self.m, 128), given, across, received, part, pieces,
-                self.m if line else 0, job.size, LINES=32, KEYS=128,
+                self.m if line else 0, self.kind.size, LINES=32, KEYS=128,
             )  # fmt: skip
             span = min(round_up(self.wide), 1024)
             self.start(
@@ -140,7 +141,7 @@ class Survey:
 
     def cut(self) -> Iterator[tuple[int, int, int, int]]:
         """Whole heads, or lines of the map of one head, as the budget has room: first, how many, first, how many."""
-        each, count = self.tile // self.tall, self.job.count
+        each, count = self.tile // self.tall, self.kind.count
         most = max(BUDGET // (each * self.across * 4 + self.tile * (self.slots + 2) * 8), 1)
         if most >= self.blocks:
             # equal parts, as far as that goes
@@ -160,24 +161,23 @@ class Survey:
         count, device = len(self.wanted.rows), self.job.query.device
         if not count:
             return self.make(self.b, self.h, 0, self.m)
-        rows = self.make(self.job.count, count, self.m)
+        rows = self.make(self.kind.count, count, self.m)
         groups = divide_up(count, 16)
         chosen = torch.tensor([*self.wanted.rows, *[-1] * (groups * 16 - count)], dtype=torch.int32, device=device)
         step = max(ROWS_BUDGET // (groups * 16 * self.m * 4), 1)
-        for head in range(0, self.job.count, step):
-            heads = torch.arange(head, min(head + step, self.job.count), dtype=torch.int32, device=device)
+        for head in range(0, self.kind.count, step):
+            heads = torch.arange(head, min(head + step, self.kind.count), dtype=torch.int32, device=device)
             written = self.write(heads.repeat_interleave(groups), chosen.repeat(len(heads)))
             rows[head : head + step] = written.view(len(heads), -1, self.m)[:, :count]
         return rows.view(self.b, self.h, count, self.m)
 
     def write(self, heads: Tensor, chosen: Tensor) -> Tensor:
         """All weights of groups of 16 queries, each group of one head."""
-        job = self.job
-        score, _, mask, bias = job.terms()
+        score, _, mask, bias = self.terms
         out = self.make(len(chosen), self.m)
         self.start(
-            write_rows, len(heads) * divide_up(self.m, GATHER.keys), *job.rows(job.query, job.key), self.found, heads,
-            chosen, out, score, mask, bias, job.size, **self.constants, ROWS=16, KEYS=GATHER.keys,
+            write_rows, len(heads) * divide_up(self.m, GATHER.keys), *self.rows, self.found, heads,
+            chosen, out, score, mask, bias, self.kind.size, **self.constants, ROWS=16, KEYS=GATHER.keys,
         )  # fmt: skip
         return out
 

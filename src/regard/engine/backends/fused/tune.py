@@ -41,14 +41,17 @@ _FEATURES = [(128, 32, 4, 1), (64, 32, 2, 1), (32, 32, 1, 1), (256, 32, 8, 1), (
 
 def pick(
     kernel: str, recipe: Recipe, is_half: bool, widths: tuple[int, int], device: torch.device,
-    launch: Callable[[Shape], Any],
+    launch: Callable[[Shape], Any] | None,
 ) -> Shape:  # fmt: skip
-    """The shape for a call: kept from an earlier time, or measured now where that is asked for, or the table's."""
+    """The shape for a call: kept from an earlier time, or measured now where that is asked for, or the table's.
+
+    Without `launch` there is nothing to measure.
+    """
     key, usual = name_key(kernel, recipe, is_half, *widths), choose(kernel, recipe, is_half, *widths)
     kept = recall(device).get(key)
     if kept is not None:
         return kept
-    if os.environ.get("REGARD_TUNE") != "1":
+    if launch is None or os.environ.get("REGARD_TUNE") != "1":
         return usual
     _log.warning("measuring block shapes for %s", key)
     shapes = [Shape(*s) for s in (_PRODUCTS if recipe.is_dot else _FEATURES)]

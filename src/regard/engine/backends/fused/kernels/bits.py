@@ -1,7 +1,17 @@
 """The random bits of `regard.core.bits`, in unsigned 32-bit arithmetic."""
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
+
+
+class Noise(NamedTuple):
+    """Dropout: which weights fall, and what the others grow by."""
+
+    seed: Any = None
+    dropout: Any = None
+    grown: Any = None
 
 
 @triton.jit

@@ -8,6 +8,7 @@ from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
     find_features,
+    find_ill,
     find_rows,
     load_rows,
     mix,
@@ -66,18 +67,22 @@ def attend_forward(
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
 
-    if mask.before is not None:
-        for at in range(start, tl.minimum(whole_start, stop), KEYS):
-            acc, peak, total, lost, missed = _absorb(
-                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
-            )  # fmt: skip
-    if not HEAL:
-        for at in range(whole_start, whole_stop, KEYS):
-            acc, peak, total, lost, missed = _absorb(
-                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
-                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
-            )  # fmt: skip
+    if SCORE == "dot":
+        if mask.before is not None:
+            for at in range(start, tl.minimum(whole_start, stop), KEYS):
+                acc, peak, total, lost, missed = _absorb(
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                )  # fmt: skip
+        if not HEAL:
+            for at in range(whole_start, whole_stop, KEYS):
+                acc, peak, total, lost, missed = _absorb(
+                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
+                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+                )  # fmt: skip
+    else:
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_stop = start
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
@@ -102,15 +107,18 @@ def attend_forward(
             share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
             # a weight is e^−inf = 0 where there is no mass
             peak = tl.where(nothing, float("inf"), peak)
-            tl.store(stat.at + row, peak, mask=i < size.n)
-            tl.store(stat.at + stat.apart + row, share, mask=i < size.n)
+            if stat.apart == 0:
+                tl.store(stat.at + row, (peak - tl.log2(share)) * 0.6931471805599453, mask=i < size.n)
+            else:
+                tl.store(stat.at + row, peak, mask=i < size.n)
+                tl.store(stat.at + stat.apart + row, share, mask=i < size.n)
     if AXIS == 0:
         acc = tl.trans(acc)
     store_rows(acc, out, b, h, block * ROWS, size.n, e, ROWS, E)
     if flags is not None and not HEAL:
         # rows past the last one hold what nobody stores, and columns past the last zeros
         past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
-        tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
+        tl.store(flags + tl.program_id(0), find_ill(tl.where(past, 0.0, acc)))
 
 
 @triton.jit
@@ -135,14 +143,13 @@ def _absorb(
         else:
             _, scores = score_tile(
                 query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST,
-                CHECK,
             )  # fmt: skip
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
-            CHECK, are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
+            are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
         )  # fmt: skip
     if WEIGH == "softmax":
         if CHECK:

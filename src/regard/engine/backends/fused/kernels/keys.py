@@ -4,14 +4,15 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
-from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.weighs import load_stat
 
 
 @triton.jit
 def pull_keys(
-    q, k, v, grad, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
 ):  # fmt: skip
@@ -22,21 +23,23 @@ def pull_keys(
     b = tl.program_id(0) // blocks // heads
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
+    # sums leave out what does not meet, healed or not: the same bits whatever lies there
+    HIDES: tl.constexpr = flags is not None
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
+    own = block * KEYS + tl.arange(0, KEYS)[None, :]
     if HEAL:
         if tl.load(flags + tl.program_id(0)) == 0:
             return
+        if SCORE != "dot":
+            clear_features(features, b, g, heads, own, size.m, d)
         whole_start, whole_stop = start, start
     key, acc = 0.0, 0.0
-    own = block * KEYS + tl.arange(0, KEYS)[None, :]
     if SCORE == "dot":
         key = load_rows(k, b, g, block * KEYS, size.m, d, KEYS, D, True)
         acc = tl.zeros([KEYS, D], tl.float32)
         total = tl.zeros([KEYS, E], tl.float32)
     else:
         total = tl.zeros([E, KEYS], tl.float32)
-        if HEAL:
-            clear_features(features, b, g, heads, own, size.m, d)
     if E == 1:
         value = tl.load(find_rows(v, b, g) + own.to(tl.int64) * v.i, mask=own < size.m, other=0.0).to(tl.float32)
     else:
@@ -45,32 +48,39 @@ def pull_keys(
             value = tl.trans(value)
     for t in range(size.group):
         h = g * size.group + t
-        if mask.after is not None:
-            for at in range(start, tl.minimum(whole_start, stop), ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
-                )  # fmt: skip
-        if not HEAL:
-            for at in range(whole_start, whole_stop, ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, False,
-                )  # fmt: skip
+        if SCORE == "dot":
+            if mask.after is not None:
+                for at in range(start, tl.minimum(whole_start, stop), ROWS):
+                    acc, total = _gather(
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, HIDES, True,
+                    )  # fmt: skip
+            if not HEAL:
+                for at in range(whole_start, whole_stop, ROWS):
+                    acc, total = _gather(
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, HIDES, False,
+                    )  # fmt: skip
+        else:
+            # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+            whole_stop = start
         for at in range(whole_stop, stop, ROWS):
             if mask.bits is not None:
                 i = at + tl.arange(0, ROWS)
                 i = i[None, :] if AXIS == 0 else i[:, None]
                 if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
                     acc, total = _gather(
-                        acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh,
-                        mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST,
-                        HEAL, True,
+                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
+                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                        FAST, HEAL, HIDES, True,
                     )  # fmt: skip
             else:
                 acc, total = _gather(
-                    acc, total, key, value, q, grad, b, h, block * KEYS, at, stat, means, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, True,
+                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
+                    mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
+                    HIDES, True,
                 )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
@@ -79,21 +89,21 @@ def pull_keys(
     store_rows(total, dv, b, g, block * KEYS, size.m, e, KEYS, E)
     if flags is not None and not HEAL:
         past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
-        ill = tl.max(tl.where(past | (tl.abs(total) < float("inf")), 0, 1))
+        ill = find_ill(tl.where(past, 0.0, total))
         if SCORE == "dot":
-            ill |= tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1))
+            ill |= find_ill(tl.where(past, 0.0, acc))
         else:
             tl.debug_barrier()
-            ill |= find_ill(features, b, g, heads, own, size.m, d)
+            ill |= find_ill_features(features, b, g, heads, own, size.m, d)
         tl.store(flags + tl.program_id(0), ill)
 
 
 @triton.jit
 def _gather(
-    acc, total, key, value, q, grad, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise, size,
-    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr, PRECISION: tl.constexpr,
-    FAST: tl.constexpr, HEAL: tl.constexpr, CHECK: tl.constexpr,
+    acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise,
+    size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr,
+    D: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr,
+    PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, HIDES: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of queries."""
     i = start + tl.arange(0, ROWS)
@@ -101,8 +111,7 @@ def _gather(
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
-        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+        one, other = load_stat(stat, row, i, size.n)
     if means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
     query, right = 0.0, 0.0
@@ -115,6 +124,9 @@ def _gather(
     else:
         pulled = load_rows(grad, b, h, start, size.n, e, ROWS, E, CHECK)
         turned = tl.trans(pulled) if AXIS == 0 else pulled
+        if out is not None:
+            mine = load_rows(out, b, h, start, size.n, e, ROWS, E, CHECK).to(tl.float32)
+            mean = tl.sum(mine * pulled.to(tl.float32), 1)[None, :]
     near = are_near(score, b, h, start, first, size.heads, size.group, size.n, size.m, ROWS, KEYS)
     allowed, _, weights, _, dscores, _ = pull_tile(
         right, key, value, turned, b, h, i, first, one, other, mean, score, weigh, mask, bias, noise, size, d, SCORE,
@@ -136,6 +148,6 @@ def _gather(
         keys = find_features(score.keys, b, g, heads, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, g, heads, j, i, j, size.m, size, score, d, SCORE, FAST,
-            HEAL, False, CHECK, near,
+            HIDES, False, near,
         )  # fmt: skip
     return acc, total

@@ -112,7 +112,7 @@ def score_keys(
         return multiply(query, key, PRECISION)
     else:
         _, scores = score_tile(
-            query, key, None, None, b, h, i, j, score, bias, size, d, "dot", UNIT, ROWS, KEYS, PRECISION, FAST, CHECK
+            query, key, None, None, b, h, i, j, score, bias, size, d, "dot", UNIT, ROWS, KEYS, PRECISION, FAST
         )
         return scores
 

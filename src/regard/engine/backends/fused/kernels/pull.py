@@ -9,8 +9,6 @@ from regard.engine.backends.fused.kernels.bits import keep
 from regard.engine.backends.fused.kernels.masks import allow
 from regard.engine.backends.fused.kernels.scores import (
     GROWN,
-    PLAIN,
-    SMALL,
     bend,
     invert,
     load_feature,
@@ -51,14 +49,14 @@ def pull_tile(
         else:
             left, right = k, q
         plain, scores = score_tile(
-            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST, CHECK
+            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST
         )
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, h // size.group, size.heads // size.group, size.m, d)
         plain, scores = score_tile(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST,
-            CHECK, near,
+            near,
         )  # fmt: skip
     weights = weigh_again(scores, j, one, other, weigh, WEIGH, FAST)
     if E == 1:
@@ -90,8 +88,7 @@ def pull_tile(
 @triton.jit
 def add_features(
     features, dscores, allowed, queries, keys, b, h, own_head, own_heads, own, i, j, count, size, score,
-    d: tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr,
-    CHECK: tl.constexpr, near,
+    d: tl.constexpr, KIND: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr, near,
 ):  # fmt: skip
     """Add a tile's part to the gradients of the features of those positions that lie along its second axis.
 
@@ -114,40 +111,28 @@ def add_features(
     if KIND == "tanh":
         form = tl.load(score.form)
         if near & (form == GROWN):
-            _add_pairs(
-                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, FAST, HEAL, CHECK
-            )
-        elif form == GROWN:
-            _add_each(
-                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, GROWN, FAST,
-                HEAL, OF_QUERIES, CHECK,
-            )  # fmt: skip
-        elif form == SMALL:
-            _add_each(
-                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, SMALL, FAST,
-                HEAL, OF_QUERIES, CHECK,
-            )  # fmt: skip
+            _add_pairs(rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, FAST, HEAL)
         else:
             _add_each(
-                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, PLAIN, FAST,
-                HEAL, OF_QUERIES, CHECK,
+                rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, form, FAST,
+                HEAL, OF_QUERIES,
             )  # fmt: skip
     else:
         _add_each(
-            rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, PLAIN, FAST, HEAL,
-            OF_QUERIES, CHECK,
+            rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d, KIND, None, FAST, HEAL,
+            OF_QUERIES,
         )  # fmt: skip
 
 
 @triton.jit
 def _add_each(
     rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d: tl.constexpr, KIND: tl.constexpr,
-    FORM: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr, CHECK: tl.constexpr,
+    form, FAST: tl.constexpr, HEAL: tl.constexpr, OF_QUERIES: tl.constexpr,
 ):  # fmt: skip
     for f in range(d):
-        q, k = load_feature(queries, keys, f, i, j, size.n, size.m, CHECK)
-        bent, slope = bend(q, k, KIND, FORM, FAST)
-        w = tl.load(weight + f)
+        q, k = load_feature(queries, keys, f, i, j, size.n, size.m)
+        bent, slope = bend(q, k, KIND, form, FAST)
+        w = load_weight(weight, f, d)
         factor = w * w if KIND == "distance" else w
         if not OF_QUERIES and KIND == "distance":
             factor = -factor
@@ -160,7 +145,7 @@ def _add_each(
 @triton.jit
 def _add_pairs(
     rows, weights, dscores, allowed, queries, keys, weight, own, i, j, count, size, d: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    HEAL: tl.constexpr,
 ):  # fmt: skip
     """tanh = 1 − 2r with the slope 4(r − r²), r = 1/(1 + e^{2q}e^{2k}): one division for two features."""
     whole = _sum(dscores, allowed, False)
@@ -168,8 +153,8 @@ def _add_pairs(
         # asked for early: by the time they are added to, they have come
         row0, row1 = _load_own(rows, f, own, count), _load_own(rows, f + 1, own, count)
         part0, part1 = _load_own(weights, f, own, count), _load_own(weights, f + 1, own, count)
-        q0, k0 = load_feature(queries, keys, f, i, j, size.n, size.m, CHECK)
-        q1, k1 = load_feature(queries, keys, f + 1, i, j, size.n, size.m, CHECK)
+        q0, k0 = load_feature(queries, keys, f, i, j, size.n, size.m)
+        q1, k1 = load_feature(queries, keys, f + 1, i, j, size.n, size.m)
         x0, x1 = 1 + q0 * k0, 1 + q1 * k1
         once = invert(x0 * x1, FAST)
         _add_share(rows, weights, row0, part0, x1 * once, dscores, whole, allowed, weight, f, own, count, d, HEAL)
@@ -221,8 +206,8 @@ def clear_features(features, b, h, heads, own, count, d: tl.constexpr):
 
 
 @triton.jit
-def find_ill(features, b, h, heads, own, count, d: tl.constexpr):
-    """Whether any gradient of these positions is NaN or infinite."""
+def find_ill_features(features, b, h, heads, own, count, d: tl.constexpr):
+    """One where a gradient of these positions is NaN or infinite, else zero."""
     ill = tl.zeros(own.shape, tl.int32)
     for f in range(d):
         at = find_features(features.rows, b, h, heads, count, d) + f * count + own

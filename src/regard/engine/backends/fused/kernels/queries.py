@@ -4,10 +4,10 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
-from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill, pull_tile
+from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_rows, load_rows, mix, store_rows
-from regard.engine.backends.fused.kernels.weighs import lean, weigh_again
+from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.weighs import lean, load_stat, weigh_again
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def take_means(out, grad, means, size, e: tl.constexpr, E: tl.constexpr, ROWS: t
 
 @triton.jit
 def pull_queries(
-    q, k, v, grad, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
+    q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
     OWN: tl.constexpr,
@@ -37,18 +37,21 @@ def pull_queries(
     h = tl.program_id(0) // blocks % size.heads
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
+    # sums leave out what does not meet, healed or not: the same bits whatever lies there
+    HIDES: tl.constexpr = flags is not None
+    i = block * ROWS + tl.arange(0, ROWS)
+    i = i[:, None] if AXIS == 1 else i[None, :]
     if HEAL:
         if tl.load(flags + tl.program_id(0)) == 0:
             return
+        if SCORE != "dot":
+            clear_features(features, b, h, size.heads, i, size.n, d)
         whole_start, whole_stop = start, start
-    AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
-    i = block * ROWS + tl.arange(0, ROWS)
-    i = i[:, None] if AXIS == 1 else i[None, :]
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one = tl.load(stat.at + row, mask=i < size.n, other=float("inf"))
-        other = tl.load(stat.at + stat.apart + row, mask=i < size.n, other=0.0)
+        one, other = load_stat(stat, row, i, size.n)
     query, acc = 0.0, 0.0
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
@@ -84,41 +87,45 @@ def pull_queries(
             tl.store(means + row, mean, mask=i < size.n)
     elif means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
+    elif out is not None:
+        mine = load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True).to(tl.float32)
+        mean = tl.sum(mine * pulled.to(tl.float32), 1, keep_dims=True)
 
-    if HEAL and SCORE != "dot":
-        clear_features(features, b, h, size.heads, i, size.n, d)
-    if mask.before is not None:
-        for at in range(start, tl.minimum(whole_start, stop), KEYS):
-            acc = _gather(
-                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
-            )  # fmt: skip
-    if not HEAL:
-        for at in range(whole_start, whole_stop, KEYS):
-            acc = _gather(
-                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
-            )  # fmt: skip
+    if SCORE == "dot":
+        if mask.before is not None:
+            for at in range(start, tl.minimum(whole_start, stop), KEYS):
+                acc = _gather(
+                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
+                )  # fmt: skip
+        if not HEAL:
+            for at in range(whole_start, whole_stop, KEYS):
+                acc = _gather(
+                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, False,
+                )  # fmt: skip
+    else:
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_stop = start
     for at in range(whole_stop, stop, KEYS):
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(
                     acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
                 )  # fmt: skip
         else:
             acc = _gather(
                 acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
         if flags is not None and not HEAL:
-            past = i >= size.n
-            tl.store(flags + tl.program_id(0), tl.max(tl.where(past | (tl.abs(acc) < float("inf")), 0, 1)))
+            tl.store(flags + tl.program_id(0), find_ill(tl.where(i >= size.n, 0.0, acc)))
     elif flags is not None and not HEAL:
         tl.debug_barrier()
-        tl.store(flags + tl.program_id(0), find_ill(features, b, h, size.heads, i, size.n, d))
+        tl.store(flags + tl.program_id(0), find_ill_features(features, b, h, size.heads, i, size.n, d))
 
 
 @triton.jit
@@ -144,7 +151,7 @@ def _gather(
     acc, query, pulled, k, v, b, h, i, first, start, one, other, mean, features, score, weigh, mask, bias, noise, size,
     d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, CHECK: tl.constexpr,
+    HEAL: tl.constexpr, HIDES: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """One more tile of keys."""
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
@@ -163,6 +170,6 @@ def _gather(
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         add_features(
             features, dscores, allowed, queries, keys, b, h, h, size.heads, i, i, j, size.n, size, score, d, SCORE,
-            FAST, HEAL, True, CHECK, near,
+            FAST, HIDES, True, near,
         )  # fmt: skip
     return acc

@@ -138,55 +138,42 @@ def slope_activation(x, KIND: tl.constexpr):
 @triton.jit
 def sum_features(
     score, queries, keys, h, i, j, n, m, d: tl.constexpr, KIND: tl.constexpr, UNIT: tl.constexpr, FAST: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, CHECK: tl.constexpr, near=False,
+    TALL: tl.constexpr, WIDE: tl.constexpr, near=False,
 ):  # fmt: skip
     """A (TALL, WIDE) tile of Σ_f w_f·φ(q_f, k_f); `queries` and `keys` point to the first feature of the sequence."""
     weight = score.weight + h * score.weight_h
     total = tl.zeros([TALL, WIDE], tl.float32)
     if KIND == "distance" and d == 1:
-        q, k = load_feature(queries, keys, 0, i, j, n, m, CHECK)
-        w = tl.load(weight)
+        q, k = load_feature(queries, keys, 0, i, j, n, m)
+        w = load_weight(weight, 0, d)
         return (q - k) * (q - k) * (w * w * (-0.5 * UNIT))
     elif KIND == "distance":
         for f in range(d):
-            q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
-            step = (q - k) * tl.load(weight + f)
+            q, k = load_feature(queries, keys, f, i, j, n, m)
+            step = (q - k) * load_weight(weight, f, d)
             total += step * step
         return total * (-0.5 * UNIT)
     elif KIND == "tanh":
         form = tl.load(score.form)
         if near & (form == GROWN):
-            total = _share_divisions(weight, queries, keys, i, j, n, m, d, FAST, TALL, WIDE, CHECK)
-        elif form == GROWN:
-            whole = 0.0
-            for f in range(d):
-                w = tl.load(weight + f)
-                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
-                total += w * invert(1 + q * k, FAST)
-                whole += w
-            total = whole - 2 * total
-        elif form == SMALL:
-            for f in range(d):
-                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
-                grown = q * (k + 1) + k
-                total += tl.load(weight + f) * (grown / (grown + 2))
+            total = _share_divisions(weight, queries, keys, i, j, n, m, d, FAST, TALL, WIDE)
         else:
             for f in range(d):
-                q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
-                total += tl.load(weight + f) * _tanh(q + k)
+                q, k = load_feature(queries, keys, f, i, j, n, m)
+                bent, _ = bend(q, k, KIND, form, FAST)
+                total += load_weight(weight, f, d) * bent
         return total * UNIT
     else:
         for f in range(d):
-            q, k = load_feature(queries, keys, f, i, j, n, m, CHECK)
-            total += tl.load(weight + f) * activate(q + k, KIND)
+            q, k = load_feature(queries, keys, f, i, j, n, m)
+            total += load_weight(weight, f, d) * activate(q + k, KIND)
         return total * UNIT
 
 
 @triton.jit
 def _share_divisions(
-    weight, queries, keys, i, j, n, m, d: tl.constexpr, FAST: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
-    CHECK: tl.constexpr,
-):  # fmt: skip
+    weight, queries, keys, i, j, n, m, d: tl.constexpr, FAST: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr
+):
     """Σ_f w_f·tanh(q_f + k_f) with one division for four features.
 
     The tile is folded so that a thread meets several positions of either side, as in a matrix product: meeting many of
@@ -205,10 +192,10 @@ def _share_divisions(
     for f in range(0, d, 4):
         w0, w1 = load_weight(weight, f, d), load_weight(weight, f + 1, d)
         w2, w3 = load_weight(weight, f + 2, d), load_weight(weight, f + 3, d)
-        q0, k0 = _fetch_feature(queries, keys, f, i, j, n, m, FAST, CHECK)
-        q1, k1 = _fetch_feature(queries, keys, f + 1, i, j, n, m, FAST, CHECK)
-        q2, k2 = _fetch_feature(queries, keys, f + 2, i, j, n, m, FAST, CHECK)
-        q3, k3 = _fetch_feature(queries, keys, f + 3, i, j, n, m, FAST, CHECK)
+        q0, k0 = _fetch_feature(queries, keys, f, i, j, n, m, FAST)
+        q1, k1 = _fetch_feature(queries, keys, f + 1, i, j, n, m, FAST)
+        q2, k2 = _fetch_feature(queries, keys, f + 2, i, j, n, m, FAST)
+        q3, k3 = _fetch_feature(queries, keys, f + 3, i, j, n, m, FAST)
         x0, x1, x2, x3 = 1 + q0 * k0, 1 + q1 * k1, 1 + q2 * k2, 1 + q3 * k3
         left, right = x0 * x1, x2 * x3
         top = (w0 * x1 + w1 * x0) * right + (w2 * x3 + w3 * x2) * left
@@ -219,21 +206,18 @@ def _share_divisions(
 
 
 @triton.jit
-def load_feature(queries, keys, f, i, j, n, m, CHECK: tl.constexpr):
-    """Feature f of queries i and keys j. Without a check, positions past the last read whatever lies there."""
-    if CHECK:
-        return tl.load(queries + f * n + i, mask=i < n, other=0.0), tl.load(keys + f * m + j, mask=j < m, other=0.0)
-    else:
-        return tl.load(queries + f * n + i), tl.load(keys + f * m + j)
+def load_feature(queries, keys, f, i, j, n, m):
+    """Feature f of queries i and keys j; positions past the last read whatever number lies there."""
+    return tl.load(queries + f * n + i), tl.load(keys + f * m + j)
 
 
 @triton.jit
-def _fetch_feature(queries, keys, f, i, j, n, m, FAST: tl.constexpr, CHECK: tl.constexpr):
+def _fetch_feature(queries, keys, f, i, j, n, m, FAST: tl.constexpr):
     """The same, as a load that the compiler does not know as one: it would lay out the whole tile by it."""
-    if CHECK or not FAST:
-        return load_feature(queries, keys, f, i, j, n, m, CHECK)
-    else:
+    if FAST:
         return _fetch(queries + f * n + i), _fetch(keys + f * m + j)
+    else:
+        return load_feature(queries, keys, f, i, j, n, m)
 
 
 @triton.jit
@@ -245,21 +229,27 @@ def _fetch(at):
 
 @triton.jit
 def load_weight(weight, f, d):
-    return tl.load(weight + f, mask=f < d, other=0.0)
+    return tl.load(weight + f, mask=f < d, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def bend(q, k, KIND: tl.constexpr, FORM: tl.constexpr, FAST: tl.constexpr):
+def bend(q, k, KIND: tl.constexpr, form, FAST: tl.constexpr):
     """φ(q, k) and its derivative by q; for a distance over its width, −½(q − k)² and −(q − k)."""
     if KIND == "distance":
         apart = q - k
         return -0.5 * apart * apart, -apart
-    elif KIND == "tanh" and FORM == GROWN:
-        share = invert(1 + q * k, FAST)
-        return 1 - 2 * share, 4 * (share - share * share)
-    elif KIND == "tanh" and FORM == SMALL:
-        grown = q * (k + 1) + k
-        bent = grown / (grown + 2)
-        return bent, 1 - bent * bent
+    elif KIND == "tanh":
+        # one body for all forms: a loop for each would take long to compile
+        if form == GROWN:
+            share = invert(1 + q * k, FAST)
+            bent, slope = 1 - 2 * share, 4 * (share - share * share)
+        else:
+            if form == SMALL:
+                grown = q * (k + 1) + k
+                bent = grown / (grown + 2)
+            else:
+                bent = _tanh(q + k)
+            slope = 1 - bent * bent
+        return bent, slope
     else:
         return activate(q + k, KIND), slope_activation(q + k, KIND)

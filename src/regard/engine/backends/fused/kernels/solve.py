@@ -97,14 +97,13 @@ def _see(
     if SCORE == "dot":
         key = tl.trans(load_rows(k, b, g, start, size.m, d, KEYS, D, True))
         _, scores = score_tile(
-            query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, 1.0, ROWS, KEYS, PRECISION, FAST, True
+            query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, 1.0, ROWS, KEYS, PRECISION, FAST
         )
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         near = are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS)
         _, scores = score_tile(
-            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, 1.0, KEYS, ROWS, PRECISION, FAST, True,
-            near,
+            None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, 1.0, KEYS, ROWS, PRECISION, FAST, near
         )  # fmt: skip
     return tl.where(allow(mask, b, h, i, j, size.n, size.m), scores, -float("inf")), j

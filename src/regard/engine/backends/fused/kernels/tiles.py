@@ -63,6 +63,12 @@ def store_rows(block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.c
 
 
 @triton.jit
+def find_ill(block):
+    """One where a number of a block is NaN or infinite, else zero."""
+    return tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1))
+
+
+@triton.jit
 def find_features(features, b, h, heads, count, d: tl.constexpr):
     """Where the features of one sequence and head begin; they come in fours."""
     return features + (b * heads + h).to(tl.int64) * ((d + 3) // 4 * 4) * count
@@ -79,16 +85,13 @@ def multiply(one, other, PRECISION: tl.constexpr):
 @triton.jit
 def score_tile(
     q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, CHECK: tl.constexpr,
-    near=False,
+    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, near=False,
 ):  # fmt: skip
     """Scores without bias and with it. A dot product multiplies q with k as they come; features load what they need."""
     if SCORE == "dot":
         plain = scale_dot(multiply(q, k, PRECISION), score, UNIT)
     else:
-        plain = sum_features(
-            score, queries, keys, h, i, j, size.n, size.m, d, SCORE, UNIT, FAST, TALL, WIDE, CHECK, near
-        )
+        plain = sum_features(score, queries, keys, h, i, j, size.n, size.m, d, SCORE, UNIT, FAST, TALL, WIDE, near)
     return plain, add_bias(plain, bias, b, h, i, j, size.n, size.m, UNIT)
 
 

@@ -22,11 +22,21 @@ class Weigh(NamedTuple):
 class Stat(NamedTuple):
     """Two float32 that a row is remembered by.
 
-    Softmax has its peak and 1/total, entmax its peak and threshold, hard attention the key.
+    Softmax has its peak and 1/total, entmax its peak and threshold, hard attention the key. Torch's kernels keep one,
+    the natural logsumexp.
     """
 
     at: Any
-    apart: Any  # how far the second lies from the first
+    apart: Any  # how far the second lies from the first; 0 where there is but the logsumexp
+
+
+@triton.jit
+def load_stat(stat, row, i, n):
+    """Both numbers of rows; infinity and zero past the last one."""
+    one = tl.load(stat.at + row, mask=i < n, other=float("inf"))
+    other = tl.load(stat.at + stat.apart + row, mask=i < n, other=0.0)
+    is_one = stat.apart == 0
+    return tl.where(is_one, one * 1.4426950408889634, one), tl.where(is_one & (i < n), 1.0, other)
 
 
 @triton.jit

@@ -1,0 +1,91 @@
+"""Causal self-attention by cuDNN's kernel, where that is faster than ours; what a mask should hide is ours to heal.
+
+It is causal by counting from the first key, takes no other term, and its backward gives NaN at low logits where rows do
+not fill its blocks: pytorch#196678.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from regard.engine.backends.fused.recipe import Recipe
+
+# rows of its blocks
+BLOCK = 128
+# products of numbers from which on it is worth the looks at what it made: below, ours are done before they are begun
+LEAST_WORK = 2**34
+LOG2E = math.log2(math.e)
+# width of rows that it is tuned for
+WIDEST = 128
+
+
+def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether a call of this kind is one for cuDNN."""
+    if not (recipe.is_dot and recipe.weigh == "softmax" and recipe.cap is None and recipe.scale > 0):
+        return False
+    if recipe.bias or recipe.dropout or recipe.marks or recipe.grid or recipe.before is not None or recipe.after != 0:
+        return False
+    b, h, n, d = query.shape
+    fits = n == key.shape[2] and n % BLOCK == 0 and d == value.shape[3] and d % 8 == 0 and d <= WIDEST
+    if (
+        not fits
+        or b * h * n * n * d < LEAST_WORK
+        or query.dtype not in (torch.bfloat16, torch.float16)
+        or query.device.type != "cuda"
+    ):
+        return False
+    return has_cudnn(query.device) and all(map(_is_aligned, (query, key, value)))
+
+
+@cache
+def has_cudnn(device: torch.device) -> bool:
+    """Whether its attention is there, and the device is one that it is fast on."""
+    return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def _is_aligned(x: Tensor) -> bool:
+    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+    return x.data_ptr() % 16 == 0 and x.stride(-1) == 1 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
+
+
+def attend_borrowed(query: Tensor, key: Tensor, value: Tensor, scale: float, keeps: bool) -> tuple[Tensor, Tensor]:
+    """The output, and each row's logsumexp, which is empty unless it is to be kept."""
+    made = torch.ops.aten._scaled_dot_product_cudnn_attention(
+        query, key, value, None, keeps, 0.0, True, False, scale=scale
+    )
+    return made[0], made[1]
+
+
+def differentiate_borrowed(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value."""
+    if not _is_aligned(grad) or 0 in grad.stride():
+        grad = grad.clone(memory_format=torch.contiguous_format)
+    # without dropout there is no seed of it to read
+    none = _no_seed(query.device)
+    n, m = query.shape[2], key.shape[2]
+    made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+        grad, query, key, value, out, logsumexp, none, none, None, None, None, n, m, 0.0, True, scale=scale
+    )
+    return made
+
+
+@cache
+def _no_seed(device: torch.device) -> Tensor:
+    return torch.zeros((), dtype=torch.int64, device=device)
+
+
+def as_rows_are_kept(logsumexp: Tensor) -> Tensor:
+    """What cuDNN keeps of each row as our kernels keep it: a peak in powers of two, and one over its total."""
+    peak = logsumexp.squeeze(-1) * LOG2E
+    return torch.stack([peak, torch.ones_like(peak)])
+
+
+def as_logsumexp(stat: Tensor) -> Tensor:
+    """What our kernels keep of each row as cuDNN keeps it."""
+    return ((stat[0] - stat[1].log2()) / LOG2E).unsqueeze(-1)

@@ -1,0 +1,104 @@
+"""What all calls of one kind share: constants, block shapes and compiled kernels, each found once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
+from regard.engine.backends.fused.kernels.tiles import Size
+from regard.engine.backends.fused.read import Order
+from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.backends.fused.shapes import Shape, fit, round_up
+from regard.engine.backends.fused.start import Give, Starter, start_all
+from regard.engine.backends.fused.tune import pick
+
+IS_INTERPRETED = triton.knobs.runtime.interpret
+# keys of a row for which one more look at them is cheap
+_SHORT = 256
+# kinds kept at a time
+_MOST = 1024
+_kinds: dict[Any, Kind] = {}
+
+
+class Kind:
+    """A recipe and the sizes and strides of rows, with the kernels that were compiled for them."""
+
+    def __init__(self, recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, borrows: bool) -> None:
+        self.recipe, self.device = recipe, query.device
+        self.b, self.h, self.n, d = query.shape
+        _, self.g, self.m, _ = key.shape
+        e = value.shape[-1]
+        self.widths = min(d, e), max(d, e)
+        self.is_half = value.dtype != torch.float32
+        # matrices of float32 are multiplied as three products of their parts, which lose no more than float32 does
+        precision = "ieee" if IS_INTERPRETED else "tf32" if self.is_half else "tf32x3"
+        # softmax scores come in powers of two
+        self.unit = LOG2E if recipe.weigh == "softmax" else 1.0
+        self.size = Size(self.h, self.h // self.g, self.n, self.m)
+        # sequences times query heads
+        self.count = self.b * self.h
+        least_e = 1 if e == 1 and not recipe.is_dot else 16
+        # what all kernels of a call are compiled for
+        self.constants: dict[str, Any] = {
+            "d": d, "e": e, "SCORE": recipe.score, "WEIGH": recipe.weigh, "UNIT": self.unit, "D": max(16, round_up(d)),
+            "E": max(least_e, round_up(e)), "PRECISION": precision, "FAST": not IS_INTERPRETED,
+        }  # fmt: skip
+        # entmax must take the mean of its weights' gradient itself. Softmax may take output times its gradient, which
+        # rounds otherwise than the gradient does; short rows can afford to be exact, and where one weight is all,
+        # nothing is left of the difference
+        short = recipe.takes_means and self.m <= _SHORT
+        self.takes_own_means = short or recipe.weigh.startswith("entmax")
+        # whether cuDNN's kernel runs it, and ours heal
+        self.is_borrowed = borrows and can_borrow(recipe, query, key, value)
+        # parts of its calls that hold no tensor, by name
+        self.parts: dict[str, Any] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._starters: dict[Any, Starter] = {}
+
+    def find(self, name: Any, make: Callable[[], Starter]) -> Starter:
+        """A kernel that has no blocks to choose."""
+        starter = self._starters.get(name)
+        if starter is None:
+            starter = self._starters[name] = make()
+        return starter
+
+    def ask(
+        self, kernel: str, variant: Any, make: Callable[[Shape], Starter], give: Give, heals_alone: bool = False
+    ) -> tuple[Starter, Give]:
+        """A kernel in its block shape, and its arguments; `variant` tells apart what is compiled of it for one kind.
+
+        What heals alone leaves most blocks as they are: its time says nothing of shapes.
+        """
+        starter = self._starters.get((kernel, variant))
+        if starter is None:
+            shape = self._shapes.get(kernel)
+            if shape is None:
+                # few queries need no long block
+                launch = None if heals_alone else lambda x: start_all((make(x), give))
+                found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
+                shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
+            starter = self._starters[kernel, variant] = make(shape)
+        return starter, give
+
+
+def find_kind(order: Order, borrows: bool = False) -> Kind:
+    """The kind of an order: its recipe, and all of its tensors but their numbers; `borrows` lets cuDNN run it."""
+    recipe, *tensors, marks = order
+    # it knows no sink
+    borrows = borrows and order.sink is None
+    name = recipe, borrows, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
+    kind = _kinds.get(name)
+    if kind is None:
+        if len(_kinds) >= _MOST:
+            _kinds.clear()
+        kind = _kinds[name] = Kind(recipe, order.query, order.key, order.value, borrows)
+    return kind
+
+
+def _describe(x: Tensor) -> tuple[Any, ...]:
+    return x.dtype, x.device, x.shape, x.stride(), x.data_ptr() % 16

@@ -1,0 +1,158 @@
+"""Calls planned before: what follows from kinds, shapes and terms is found once, and kept for the next call.
+
+Two calls are of one kind where nothing differs but the numbers in their tensors. Their check, their plan and all that a
+backend makes of them are the same. Numbers that a check reads, as lengths, are read again where they are others.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from regard.core import Mask, RegardError, Term
+from regard.engine.call import Call
+from regard.engine.check import Terms, as_bias, as_mask, find_misfit
+from regard.engine.plan import Plan
+
+T = TypeVar("T", bound=Term)
+Kind = tuple[Any, ...]
+# kinds kept at a time: a cache that grows by a token makes a new one at each step
+MOST = 1024
+_known: dict[Kind, Known] = {}
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+class Known:
+    """The plan of a kind of call, and the mask that its last call had; tensors of callers are not kept alive."""
+
+    def __init__(self, plan: Plan, terms: Terms, is_folded: bool) -> None:
+        call, (_, _, mask, bias) = plan.call, terms
+        # what the first call kept holds its own tensors
+        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), kept={})
+        if mask.all_tensors:
+            call = replace(call, mask=_empty(call.mask))
+        # what a bias made by itself stays
+        if call.bias is not None and bias is not None and bias.tensors:
+            call = replace(call, bias=_empty(call.bias))
+        self.plan = replace(plan, call=call)
+        self.is_folded, self.learns = is_folded, bool(plan.call.tensors)
+        # the mask settled, and what tells that it is the same
+        self.held: tuple[Mask, tuple[tuple[weakref.ref[Tensor], int, int], ...]] | None = None
+        self._again: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+
+    @property
+    def again(self) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
+        """All of the call, where a backend kept it and nothing but its rows can be another."""
+        if self._again is None and self.is_folded:
+            self._again = self.plan.call.kept.get("again")
+        return self._again
+
+    def renew(self, score: Any, weigh: Any, mask: Any, bias: Any, numbers: list[Tensor]) -> Call:
+        """The call with the tensors that the terms hold this time; `numbers` are those of the mask."""
+        call, sizes = self.plan.call, self.plan.call.sizes
+        if not numbers and not self.learns:
+            return call
+        mask = self._settle(mask, numbers) if numbers else call.mask
+        given = as_bias(bias)
+        # what a bias makes by itself for these sizes, as slopes, is made
+        bias = given.settle(sizes) if given is not None and given.tensors else call.bias
+        return replace(call, score=score, weigh=weigh, mask=mask, bias=bias)
+
+    def _settle(self, mask: Mask | Tensor, numbers: list[Tensor]) -> Mask:
+        """The mask settled; the same as last time, with all that was kept with it, where its tensors are."""
+        # read once: another thread may set it
+        held = self.held
+        if held is not None and all(
+            ref() is x and version == x._version and at == x.data_ptr()
+            for (ref, version, at), x in zip(held[1], numbers, strict=True)
+        ):
+            return held[0]
+        sizes = self.plan.call.sizes
+        mask = as_mask(mask)
+        if problem := find_misfit(mask, sizes):
+            raise RegardError(problem)
+        # of other tensors with the same numbers: those of the caller may then be seen to go
+        settled = mask.with_all_tensors([x.detach() for x in mask.all_tensors]).settle(sizes)
+        # what a graph is captured of is made within the graph
+        if not torch.cuda.is_current_stream_capturing():
+            self.held = settled, tuple((weakref.ref(x, self._forget), x._version, x.data_ptr()) for x in numbers)
+        return settled
+
+    def _forget(self, _: object) -> None:
+        """Let go of a mask, and of what was made of it, when nobody else has its tensors."""
+        self.held = None
+        self.plan.call.kept.pop("marks", None)
+
+
+def _empty(term: T) -> T:
+    """The term with empty tensors."""
+    tensors = term.all_tensors
+    return term.with_all_tensors([x.new_empty(0) for x in tensors]) if tensors else term
+
+
+def read_kind(
+    query: Tensor, key: Tensor, value: Tensor, terms: tuple[Any, ...], dropout: float, backend: str,
+    numbers: list[Tensor],
+) -> Kind | None:  # fmt: skip
+    """What plans are kept by, or None where a call has to be looked at as a whole; `numbers` gets the mask's tensors.
+
+    Functions have an inside that no kind tells, tensors of other classes may do anything; under transforms, and where a
+    compiler or somebody else looks on, nothing is left out.
+    """
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return None
+    if type(dropout) is not float or type(backend) is not str:
+        return None
+    kind: list[Any] = [torch.is_grad_enabled(), torch.is_inference_mode_enabled(), dropout, backend]
+    if not (_read(query, kind) and _read(key, kind) and _read(value, kind)):
+        return None
+    score, weigh, mask, bias = terms
+    if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
+        return None
+    device = query.device.type
+    if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
+        # others can change what lies on the CPU, and tensors of inference mode do not count their changes
+        return None
+    kind.append(torch.is_autocast_enabled(device))
+    return tuple(kind)
+
+
+def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> bool:
+    """Add what a plan reads of a value, and say whether that is all there is to it."""
+    cls = type(value)
+    if cls in _PLAIN:
+        kind.append(cls)
+        kind.append(value)
+    elif cls is Tensor or cls is nn.Parameter:
+        if value.layout is not torch.strided or value.is_nested or value.device.type == "meta" or value.is_neg():
+            return False
+        kind += (
+            value.dtype, value.device, value.shape, value.stride(), value.data_ptr() % 16 == 0, value.requires_grad,
+        )  # fmt: skip
+        if tensors is not None:
+            tensors.append(value)
+    elif isinstance(value, Term) and cls.__module__.startswith("regard."):
+        kind.append(cls)
+        return all([_read(getattr(value, field.name), kind, tensors) for field in value._fields])
+    else:
+        return False
+    return True
+
+
+def recall(kind: Kind) -> Known | None:
+    """What is kept of a kind of call."""
+    return _known.get(kind)
+
+
+def keep(kind: Kind, plan: Plan, terms: Terms, *rows: Tensor) -> None:
+    """Keep the plan for the next call of its kind; query, key and value tell whether they come folded."""
+    if len(_known) >= MOST:
+        _known.clear()
+    sizes = plan.call.sizes
+    _known[kind] = Known(plan, terms, sizes.has_heads and all(x.ndim == 4 and x.shape[0] == sizes.b for x in rows))

@@ -1,0 +1,151 @@
+"""What cuDNN makes is healed by ours: here plain code stands in, which lets NaN through its mask as cuDNN does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard import attend, explain
+from regard.engine import known
+from regard.mask import Causal
+from tests.fused.against import DEVICE, draw
+from tests.tolerances import assert_all_close
+
+pytest.importorskip("triton")
+
+from regard.engine.backends.fused import borrowed, kind, launch, ops
+from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.plan import BACKENDS
+
+SHAPES = [(2, 4, 40, 8), (2, 2, 40, 8), (2, 2, 40, 8)]
+
+
+def attend_plainly(query, key, value, scale, keeps):
+    query, key, value = (x.detach() for x in (query, key, value))
+    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = (query @ key.mT * scale).masked_fill(~_below(query), -torch.inf)
+    return scores.softmax(-1) @ value, scores.logsumexp(-1, keepdim=True)
+
+
+def differentiate_plainly(grad, query, key, value, out, logsumexp, scale):
+    groups = query.shape[1] // key.shape[1]
+    keys, values = (x.repeat_interleave(groups, 1) for x in (key, value))
+    weights = (query @ keys.mT * scale).masked_fill(~_below(query), -torch.inf).sub(logsumexp).exp()
+    dscores = weights * (grad @ values.mT - (grad * out).sum(-1, keepdim=True)) * scale
+    dkey, dvalue = (x.unflatten(1, (-1, groups)).sum(2) for x in (dscores.mT @ query, weights.mT @ grad))
+    return dscores @ keys, dkey, dvalue
+
+
+def _below(query):
+    return torch.ones(query.shape[2], query.shape[2], dtype=torch.bool, device=query.device).tril()
+
+
+@pytest.fixture
+def lent(monkeypatch):
+    """A plain kernel in the place of cuDNN's, and how often it was called."""
+    calls = []
+    monkeypatch.setattr(kind, "can_borrow", lambda *given: calls.append("asked") or True)
+    # what was kept of calls before is not asked again
+    monkeypatch.setattr(kind, "_kinds", {})
+    monkeypatch.setattr(known, "_known", {})
+    monkeypatch.setattr(launch, "attend_borrowed", lambda *x: calls.append("forward") or attend_plainly(*x))
+    monkeypatch.setattr(launch, "differentiate_borrowed", lambda *x: calls.append("back") or differentiate_plainly(*x))
+    monkeypatch.setattr(BACKENDS["sdpa"], "refuse", lambda call: "not here")
+    monkeypatch.setattr(BACKENDS["fused"], "decline", lambda call: None)
+    return calls
+
+
+def run(rows, backend, cotangent):
+    rows = [x.detach().requires_grad_() for x in rows]
+    out = attend(*rows, mask=Causal(), backend=backend)
+    return [out.detach(), *torch.autograd.grad(out, rows, cotangent.to(out.dtype))]
+
+
+@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
+def test_what_a_mask_hides_is_healed(lent, ill):
+    rows, cotangent = draw(*SHAPES, seed=3), torch.randn(2, 4, 40, 8, generator=torch.Generator().manual_seed(1))
+    rows, cotangent = [x.detach().clone() for x in rows], cotangent.to(DEVICE)
+    if ill is not None:
+        # seen by the last three queries alone, which are the last block's
+        dict(zip(("query", "key", "value"), rows, strict=True)).get(ill, cotangent)[1, 1, 37, 2] = torch.nan
+    found = run(rows, "auto", cotangent)
+    assert lent == ["asked", "forward", "back"]
+    # a gradient's NaN spreads under the mask of plain code, and not in our own kernels
+    oracle = (rows, "fused") if ill == "gradient" else ([x.double() for x in rows], "reference")
+    wanted = run(*oracle, cotangent)
+    assert any(x.isnan().any() for x in wanted) == (ill is not None)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+    tame = [[x.nan_to_num(0.0).float() for x in y] for y in (found, wanted)]
+    assert_all_close(*tame, ["output", "dquery", "dkey", "dvalue"])
+
+
+def test_who_asks_by_name_or_for_the_same_bits_gets_our_own(lent):
+    rows, cotangent = draw(*SHAPES), torch.ones(2, 4, 40, 8, device=DEVICE)
+    run(rows, "fused", cotangent)
+    assert lent == []
+    torch.use_deterministic_algorithms(True)
+    try:
+        run(rows, "auto", cotangent)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert lent == ["asked"]
+    assert explain(*rows, mask=Causal()).backend == "fused"
+
+
+def test_the_operator_keeps_what_either_kernel_reads(lent):
+    rows, cotangent = draw(*SHAPES), torch.randn(2, 4, 40, 8, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    wanted = run(rows, "fused", cotangent)
+    seen = torch._C._len_torch_dispatch_stack
+    try:
+        torch._C._len_torch_dispatch_stack = lambda: 1
+        found = run(rows, "auto", cotangent)
+    finally:
+        torch._C._len_torch_dispatch_stack = seen
+    assert lent == ["asked", "forward", "back"]
+    assert_all_close(found, wanted, ["output", "dquery", "dkey", "dvalue"])
+
+
+def test_both_ways_to_keep_a_row_say_the_same():
+    logsumexp = torch.tensor([-300.0, -1.5, 0.0, 88.0, 3e4]).view(1, 1, 5, 1)
+    assert torch.allclose(borrowed.as_logsumexp(borrowed.as_rows_are_kept(logsumexp)), logsumexp, rtol=1e-6)
+    assert ops.as_logsumexp is borrowed.as_logsumexp
+
+
+CAUSAL = Recipe("dot", "softmax", 0.125, after=0)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shape"),
+    [
+        (Recipe("dot", "softmax", 0.125), (1, 2, 256, 64)),
+        (Recipe("dot", "relu1", 0.125, after=0), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=1), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=0, before=9), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=0, cap=9.0), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=0, dropout=0.1), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=0, bias="slopes"), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", 0.125, after=0, marks=("lengths",)), (1, 2, 256, 64)),
+        (Recipe("dot", "softmax", -0.125, after=0), (1, 2, 256, 64)),
+        (CAUSAL, (1, 2, 200, 64)),
+        (CAUSAL, (1, 1, 256, 64)),
+        (CAUSAL, (1, 2, 256, 60)),
+        (CAUSAL, (1, 2, 256, 160)),
+    ],
+)
+def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch):
+    monkeypatch.setattr(borrowed, "has_cudnn", lambda device: True)
+    monkeypatch.setattr(borrowed, "LEAST_WORK", 2 * 256 * 256 * 60)
+
+    class Rows(torch.Tensor):
+        device = torch.device("cuda")
+
+    def lie(shape, dtype=torch.bfloat16):
+        return torch.zeros(shape, dtype=dtype).as_subclass(Rows)
+
+    rows = [lie((1, 2, 256, 64)) for _ in range(3)]
+    assert borrowed.can_borrow(CAUSAL, *rows)
+    assert not borrowed.can_borrow(recipe, *(lie(shape) for _ in range(3)))
+    assert not borrowed.can_borrow(CAUSAL, rows[0], lie((1, 2, 512, 64)), lie((1, 2, 512, 64)))
+    assert not borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 64), torch.float32) for _ in range(3)))
+    assert not borrowed.can_borrow(CAUSAL, lie((1, 2, 256, 72))[..., 4:68], *rows[1:])

@@ -1,0 +1,237 @@
+"""The second call of a kind, and what is asked of it later: what the first call left behind must fit it, too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from regard import attend
+from regard.core import Tile
+from regard.core.bits import uniform
+from regard.engine import known
+from regard.engine.backends import fused, sdpa
+from regard.engine.backends.fused import borrowed, kind, launch, ops, tune
+from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused.kind import find_kind
+from regard.engine.backends.fused.read import Order
+from regard.engine.backends.fused.recipe import Recipe
+from regard.mask import Causal
+from regard.score import Gaussian
+from regard.weigh import Hard, Relu, Sum
+from tests.fused.against import DEVICE, draw
+from tests.tolerances import assert_all_close
+
+
+@pytest.mark.parametrize("weigh", [Relu(), Sum()], ids=str)
+def test_weights_without_a_bound_leave_float16_each_time(weigh):
+    rows = [torch.full((1, 1, 4, 16), x, dtype=torch.float16, device=DEVICE) for x in (200.0, 200.0, 0.001)]
+    first, *others = [attend(*rows, weigh=weigh, backend="fused") for _ in range(4)]
+    assert first.isfinite().all()
+    assert all(torch.equal(first, x) for x in others)
+
+
+def test_the_gradient_of_a_gaussian_of_a_number_is_differentiated(monkeypatch):
+    # as on a GPU
+    monkeypatch.setattr(fused, "decline", lambda call: None)
+    monkeypatch.setattr(sdpa, "refuse", lambda call: "not asked.")
+
+    def pull(backend: str) -> torch.Tensor:
+        rows = draw((1, 2, 4, 5), (1, 2, 6, 5), (1, 2, 6, 3))
+        out = attend(*rows, score=Gaussian(0.7), backend=backend)
+        grads = torch.autograd.grad(out.square().sum(), rows, create_graph=True)
+        return torch.autograd.grad(sum(x.square().sum() for x in grads), rows)
+
+    assert_all_close(pull("auto"), pull("tiled"), ["query", "key", "value"])
+
+
+def test_negatives_of_what_lies_in_memory_are_read_as_they_are():
+    query, key, value = draw((1, 2, 4, 5), (1, 2, 6, 5), (1, 2, 6, 3))
+    turned = torch.complex(query, -query.detach()).conj().imag
+    assert turned.is_neg()
+    assert_all_close([attend(turned, key, value, backend="fused")], [attend(query, key, value, backend="fused")], ["o"])
+    out = attend(query, key, value, backend="fused")
+    grad = torch.complex(out, -out).detach().conj().imag
+    expected = torch.autograd.grad(out, value, grad.resolve_neg(), retain_graph=True)
+    assert_all_close(torch.autograd.grad(out, value, grad), expected, ["value"])
+
+
+def test_rows_that_come_back_in_another_order_get_kernels_of_their_own(monkeypatch):
+    seen = []
+    run = ops._backward
+
+    def look(job, *given):
+        seen.append((job.kind, job.query.stride()))
+        return run(job, *given)
+
+    monkeypatch.setattr(ops, "_backward", look)
+    rows = [x.detach().mT.contiguous().mT.requires_grad_() for x in draw((1, 2, 4, 5), (1, 2, 4, 5), (1, 2, 4, 5))]
+
+    def pull() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(attend(*rows, mask=Causal(), backend="fused").square().sum(), rows)
+
+    usual = pull()
+    with torch.autograd.graph.saved_tensors_hooks(torch.Tensor.contiguous, lambda x: x):
+        assert_all_close(pull(), usual, ["query", "key", "value"])
+    (one, strides), (other, others) = seen
+    assert strides != others
+    assert one is not other
+
+
+@pytest.mark.parametrize("seed", [1, 16, 2**31 + 5, 2**63 - 1])
+def test_no_seed_needs_another_kernel(seed):
+    from regard.engine.backends.fused import start
+
+    query, key, value = draw((1, 1, 3, 5), (1, 1, 3, 5), (1, 1, 3, 5))
+    order = Order(Recipe("dot", "hard", draws=True, dropout=0.5), query, key, value, None, None, None, {})
+    job, usual = (Job(find_kind(order), order, (x, x)) for x in (seed, 5))
+    for name in ("noise", "draws"):
+        given, known = getattr(job, name), getattr(usual, name)
+        assert start._sort(given) == start._sort(known)
+        assert start._generalise(given) == start._generalise(known)
+        # the bits are those of the whole seed
+        tile = Tile(range(2), range(1), range(3), range(3), torch.device("cpu"))
+        assert torch.equal(uniform(given.seed, tile), uniform(seed, tile))
+
+
+def test_draws_by_large_seeds_are_those_of_other_backends():
+    rows = draw((2, 1, 6, 5), (2, 1, 6, 5), (2, 1, 6, 5))
+    for seed in (1, 2**31 + 5, 2**63 - 1):
+        made = [attend(*rows, weigh=Hard("sample", seed=seed), backend=name) for name in ("fused", "tiled")]
+        assert_all_close(made[:1], made[1:], ["output"])
+
+
+def test_cudnn_gets_no_call_with_a_sink(monkeypatch):
+    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "_kinds", {})
+    query, key, value = draw((1, 2, 4, 5), (1, 2, 4, 5), (1, 2, 4, 5))
+    recipe = Recipe("dot", "softmax", after=0)
+    for sink in (None, torch.zeros(2)):
+        order = Order(recipe, query, key, value, None, sink, None, {})
+        assert find_kind(order, True).is_borrowed == (sink is None)
+
+
+def test_cudnn_gets_no_call_where_it_is_switched_off(monkeypatch):
+    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "_kinds", {})
+    order = Order(Recipe("dot", "softmax", after=0), *draw(*[(1, 2, 4, 5)] * 3), None, None, None, {})
+    for on in (True, False, True):
+        monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda on=on: on)
+        assert Job(find_kind(order, True), order, (0, 0)).is_borrowed == on
+
+
+@pytest.mark.parametrize("lie", ["expanded", "in between", "transposed", "aligned"])
+def test_cudnn_reads_gradients_sixteen_bytes_at_a_time(monkeypatch, lie):
+    full = torch.randn(1, 2, 128, 64, dtype=torch.bfloat16)
+    grad = {
+        "expanded": full[:, :, :1, :1].expand(full.shape),
+        "in between": torch.randn(full.numel() + 1, dtype=torch.bfloat16)[1:].view(full.shape),
+        "transposed": full.mT.contiguous().mT,
+        "aligned": full,
+    }[lie]
+    seen = []
+    monkeypatch.setattr(borrowed, "_no_seed", lambda device: None)
+    monkeypatch.setattr(
+        torch.ops.aten, "_scaled_dot_product_cudnn_attention_backward", lambda *given, **_: seen.append(given[0])
+    )
+    borrowed.differentiate_borrowed(grad, full, full, full, full, full, 1.0)
+    assert seen[0].is_contiguous()
+    assert seen[0].data_ptr() % 16 == 0
+    assert torch.equal(seen[0], grad)
+    assert (seen[0] is grad) == (lie == "aligned")
+
+
+def test_what_rows_keep_goes_from_one_form_to_the_other():
+    logsumexp = torch.tensor([-300.0, -1.5, 0.0, 2.0, 300.0]).view(1, 1, 5, 1)
+    kept = borrowed.as_rows_are_kept(logsumexp)
+    torch.testing.assert_close(borrowed.as_logsumexp(kept), logsumexp)
+    # as our kernels have it: a peak of three in powers of two, a total of four
+    stat = torch.tensor([3.0, 0.25]).view(2, 1, 1, 1)
+    torch.testing.assert_close(borrowed.as_logsumexp(stat).exp().flatten(), torch.tensor([32.0]))
+
+
+def test_a_kernel_that_heals_alone_is_not_measured(monkeypatch):
+    monkeypatch.setenv("REGARD_TUNE", "1")
+    monkeypatch.setattr(tune, "recall", lambda device: {})
+    monkeypatch.setattr(tune, "measure", lambda launch, shape: pytest.fail("measured"))
+    borrow(monkeypatch)
+    rows = draw((1, 2, 40, 16), (1, 2, 40, 16), (1, 2, 40, 16))
+    attend(*rows, mask=Causal(), backend="auto").sum().backward()
+
+
+@pytest.mark.parametrize("ill", ["nothing", "a block", "all"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
+    spoilt = borrow(monkeypatch, {"nothing": slice(0), "a block": slice(32, 64), "all": slice(None)}[ill])
+    shapes = (1, 2, 80, 16), (1, heads, 80, 16), (1, heads, 80, 16)
+    made = []
+    for backend in ("auto", "tiled"):
+        rows = draw(*shapes)
+        out = attend(*rows, mask=Causal(), backend=backend)
+        made.append([out, *torch.autograd.grad(out.square().sum(), rows)])
+    assert spoilt == ["forward", "backward"]
+    assert_all_close(*made, ["output", "query", "key", "value"])
+
+
+def test_a_compiler_finds_rows_where_it_was_told_they_lie(monkeypatch):
+    borrow(monkeypatch)
+    made = [launch.attend_borrowed, launch.differentiate_borrowed]
+
+    def move(make):
+        # another order than any of ours
+        return lambda *given: tuple(x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0) for x in make(*given))
+
+    for name, make in zip(("attend_borrowed", "differentiate_borrowed"), made, strict=True):
+        monkeypatch.setattr(launch, name, move(make))
+    rows = [x.detach() for x in draw((2, 2, 40, 16), (2, 2, 40, 16), (2, 2, 40, 16))]
+    recipe = Recipe("dot", "softmax", 0.25, after=0)
+    given = str(recipe), recipe.reach, recipe.numbers, (0, 0, 0)
+    out, stat, _ = ops._attend(*rows, None, None, None, [], *given, True)
+    grads = ops._attend_back(out, *rows, None, None, None, [], out, stat, *given, False, False)
+    assert [x.stride() for x in (out, *grads[:3])] == 4 * [rows[0].stride()]
+    expected = attend(*rows, mask=Causal(), backend="tiled")
+    assert_all_close([out], [expected], ["output"])
+
+
+def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
+    """Let torch stand in for cuDNN, and spoil these positions of what it makes."""
+    asked = []
+
+    def see(query, key, value, scale):
+        repeats = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        scores = (scale * query @ key.mT).masked_fill(
+            ~torch.ones(query.shape[2], key.shape[2]).tril().bool(), -torch.inf
+        )
+        return scores.softmax(-1) @ value, scores.logsumexp(-1, keepdim=True)
+
+    def forward(query, key, value, scale, keeps):
+        asked.append("forward")
+        return spoil(*see(query, key, value, scale))
+
+    def backward(grad, query, key, value, out, logsumexp, scale):
+        asked.append("backward")
+        # by hand: within an operator autograd sees nothing
+        groups, repeats = key.shape[1], query.shape[1] // key.shape[1]
+        wide_key, wide_value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        reach = torch.ones(query.shape[2], key.shape[2]).tril().bool()
+        weights = (scale * query @ wide_key.mT).masked_fill(~reach, -torch.inf).softmax(-1)
+        far = grad @ wide_value.mT
+        pull = scale * weights * (far - (weights * far).sum(-1, keepdim=True))
+        made = (x.unflatten(1, (groups, repeats)).sum(2) for x in (pull.mT @ query, weights.mT @ grad))
+        return spoil(pull @ wide_key, *made)
+
+    def spoil(*made):
+        for x in made:
+            x[:, :, ill] = torch.nan
+        return made
+
+    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "_kinds", {})
+    monkeypatch.setattr(known, "_known", {})
+    monkeypatch.setattr(fused, "decline", lambda call: None)
+    monkeypatch.setattr(sdpa, "refuse", lambda call: "not asked.")
+    monkeypatch.setattr(launch, "attend_borrowed", forward)
+    monkeypatch.setattr(launch, "differentiate_borrowed", backward)
+    return asked
