@@ -127,19 +127,26 @@ def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> b
     """Add what a plan reads of a value, and say whether that is all there is to it."""
     cls = type(value)
     if cls in _PLAIN:
-        kind.append(cls)
-        kind.append(value)
+        kind.append((cls, value))
     elif cls is Tensor or cls is nn.Parameter:
-        if value.layout is not torch.strided or value.is_nested or value.device.type == "meta" or value.is_neg():
+        device = value.device
+        if value.layout is not torch.strided or value.is_nested or device.type == "meta" or value.is_neg():
             return False
-        kind += (
-            value.dtype, value.device, value.shape, value.stride(), value.data_ptr() % 16 == 0, value.requires_grad,
-        )  # fmt: skip
+        is_aligned = value.data_ptr() % 16 == 0
+        kind.append((value.dtype, device, value.shape, value.stride(), is_aligned, value.requires_grad))
         if tensors is not None:
             tensors.append(value)
     elif isinstance(value, Term) and cls.__module__.startswith("regard."):
-        kind.append(cls)
-        return all([_read(getattr(value, field.name), kind, tensors) for field in value._fields])
+        # of a term without tensors it is always the same
+        known = value.__dict__.get("_kind")
+        if known is None:
+            own: list[Any] = [cls]
+            if not all([_read(getattr(value, field.name), own, tensors) for field in value._fields]):
+                return False
+            known = tuple(own)
+            if not value.all_tensors:
+                value.__dict__["_kind"] = known
+        kind.append(known)
     else:
         return False
     return True

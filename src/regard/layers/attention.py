@@ -17,9 +17,11 @@ from regard.score import SCORES, Custom, Dot
 from regard.weigh import Hard, Softmax
 
 T = TypeVar("T", bound=object)
+# scores that learn nothing, by their class
+_bare: dict[type[Score], Score] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class LastCall:
     """What the weights of a layer's last call are recomputed from, without gradients: its query, key and terms."""
 
@@ -36,6 +38,9 @@ class LastCall:
         """Every tensor that is still the caller's, who may change it in place."""
         found = [self.query, self.key]
         for part in (self.score, self.weigh, self.mask, self.bias):
+            # the usual terms hold none: to ask each of them takes longer than all else here
+            if _is_bare(part):
+                continue
             if isinstance(part, Custom):
                 part = part.function
             if isinstance(part, nn.Module):
@@ -104,16 +109,18 @@ class Attention(nn.Module):
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
             # the draw of this call, also when it is looked at
             weigh = replace(weigh, seed=draw_seed(weigh.generator))
-        self._last_call = self._weights = None
+        seen = None
         if self.shows_weights:
             most = query.numel() + key.numel()
             rows = query.detach(), key.detach()
-            self._last_call = LastCall(
-                *rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most)
-            )
+            seen = LastCall(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
             if not torch.compiler.is_compiling():
-                # frozen for others: to make it anew takes longer than all else here
-                object.__setattr__(self._last_call, "versions", _list_versions(self._last_call))
+                seen.versions = _list_versions(seen)
+        if torch.compiler.is_compiling():
+            self._last_call, self._weights = seen, None
+        else:
+            # past what a module looks for in each attribute, parameters and others: these are neither
+            self.__dict__.update(_last_call=seen, _weights=None)
         rate = dropout if self.training else 0.0
         terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
         return attend(query, key, value, **terms, dropout=rate, backend=backend)
@@ -140,11 +147,21 @@ class Attention(nn.Module):
 
     def _make_score(self, dtype: torch.dtype) -> Score:
         """The score with the layer's parameters, in the dtype of queries, which autocast makes half precision."""
+        if not self._learned:
+            # the same one each time: what is kept of a call finds it sooner
+            if self._kind not in _bare:
+                _bare[self._kind] = self._kind()
+            return _bare[self._kind]
         return self._kind(**{name: getattr(self, f"score_{name}").to(dtype) for name in self._learned})
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files are of the layer, not of its last call."""
         return {**self.__dict__, "_last_call": None, "_weights": None}
+
+
+def _is_bare(part: object) -> bool:
+    """Whether this is one of the usual terms without a tensor."""
+    return part is None or type(part) in (Dot, Full) or (type(part) is Softmax and part.sink is None)
 
 
 def _copy(term: T, most: int) -> T:
@@ -154,7 +171,7 @@ def _copy(term: T, most: int) -> T:
     """
     if isinstance(term, Tensor):
         return _take(term, most)  # type: ignore[return-value]
-    if not isinstance(term, Term) or not term.tensors:
+    if _is_bare(term) or not isinstance(term, Term) or not term.tensors:
         return term
     return term.with_tensors([_take(x, most) for x in term.tensors])
 

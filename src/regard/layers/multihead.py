@@ -160,10 +160,13 @@ class MultiHeadAttention(Attention):
                 return _split(self.W_q(queries), self.num_heads), *held
         if keys is None or values is None:
             raise RegardError(f"{called} needs keys and values: only a static cache that was filled does without.")
-        check_rows(self, keys, "keys", "key_size", self.key_size)
-        check_rows(self, values, "values", "value_size", self.value_size)
-        check_together(self, queries, keys, values)
-        if queries is keys is values:
+        is_one = queries is keys is values
+        # one tensor of one size was looked at as queries
+        if not (is_one and self.query_size == self.key_size == self.value_size):
+            check_rows(self, keys, "keys", "key_size", self.key_size)
+            check_rows(self, values, "values", "value_size", self.value_size)
+            check_together(self, queries, keys, values)
+        if is_one:
             rows = apply_together((self.W_q, self.W_k, self.W_v), queries)
         elif keys is values:
             rows = self.W_q(queries), *apply_together((self.W_k, self.W_v), keys)
