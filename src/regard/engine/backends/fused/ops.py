@@ -224,7 +224,7 @@ class _Attend(torch.autograd.Function):
             return None, None, None, *differentiate(ctx.again, tensors, wants, grad)
         grad, marks = grad.resolve_neg(), marks[: len(recipe.marks)]
         if torch.is_grad_enabled() or _is_watched():
-            # the operator says that it has no graph of its gradients; by name or not, it keeps to the kernels of the output
+            # the operator says that it has no graph of its gradients, and keeps to the kernels of the output
             given = str(recipe), recipe.reach, recipe.numbers, (*seeds, int(not is_borrowed)), wants[3], wants[5]
             if stat is not None and is_borrowed:
                 stat = as_rows_are_kept(stat)
