@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -176,6 +177,24 @@ def test_ctrl_c_in_a_command(command, monkeypatch, run_folder):
 
     monkeypatch.setattr(Translator, "translate", stop)
     assert command("translate", run_folder, "西安") == (130, "", "Stopped.\n")
+
+
+@pytest.mark.parametrize("error", [AttributeError, RecursionError, ModuleNotFoundError, OSError])
+def test_an_import_that_is_interrupted_may_raise_anything(command, monkeypatch, error):
+    def run(arguments):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error("half a module") from None
+
+    monkeypatch.setattr("regard.cli.app.run", run)
+    before = signal.getsignal(signal.SIGINT)
+    assert command("translate", "x") == (130, "", "Stopped.\n")
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setattr("regard.cli.app.run", lambda arguments: [][0])
+    # a bug is a bug, where nobody interrupts
+    with pytest.raises(IndexError):
+        command("translate", "x")
 
 
 def test_a_missing_package(complaint, monkeypatch):

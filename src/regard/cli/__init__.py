@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from types import FrameType
 
 from regard.extras import install
 from regard.processor import cap_instructions
@@ -29,40 +33,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # what is read and said is UTF-8, whatever the locale
         if (stream.encoding or "").lower() not in ("utf-8", "utf8") and hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8")
-    try:
-        arguments = sys.argv[1:] if arguments is None else list(arguments)
-        # help and version need no torch, whatever it may use
-        if not {"-h", "--help", "--version"}.intersection(arguments) and arguments and (said := cap_instructions()):
-            print(said, file=sys.stderr)
-        # typer may be missing
-        from regard.cli.app import run
+    with _note_interrupts() as interrupts:
+        try:
+            arguments = sys.argv[1:] if arguments is None else list(arguments)
+            # help and version need no torch, whatever it may use
+            if not {"-h", "--help", "--version"}.intersection(arguments) and arguments and (said := cap_instructions()):
+                print(said, file=sys.stderr)
+            # typer may be missing
+            from regard.cli.app import run
 
-        status = run(arguments)
-        # a full disk or a closed pipe may show only now
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        return _complain("Stopped.", 130)
-    except BrokenPipeError:
+            status = run(arguments)
+            # a full disk or a closed pipe may show only now
+            sys.stdout.flush()
+            return status
+        except KeyboardInterrupt:
+            return _complain("Stopped.", 130)
+        except Exception as error:
+            # what is interrupted while it is imported may raise anything, as numpy does
+            return _complain("Stopped.", 130) if interrupts else _tell(error)
+
+
+@contextmanager
+def _note_interrupts() -> Iterator[list[int]]:
+    """Keep count of Ctrl-C, which raises KeyboardInterrupt as ever."""
+    interrupts: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    is_ours = current_thread() is main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _tell(error: Exception) -> int:
+    """Say in one line what can be mended; any other exception is a bug."""
+    if isinstance(error, BrokenPipeError):
         _close_output()
         return 1
-    except ModuleNotFoundError as error:
+    if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
-            raise
+            raise error
         return _complain(f"This command needs the package {package}: {install(EXTRAS[package])}.")
-    except OSError as error:
+    if isinstance(error, OSError):
         where = "the output" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None:
             _close_output()
         why = error.strerror or error
         return _complain(f"{where} cannot be used ({why}): check the name, its permissions and the free space.")
-    except ValueError as error:
+    if isinstance(error, ValueError):
         from regard.core import RegardError
 
-        if not isinstance(error, RegardError):
-            raise
-        return _complain(str(error))
+        if isinstance(error, RegardError):
+            return _complain(str(error))
+    raise error
 
 
 def _complain(message: str, status: int = 2) -> int:
