@@ -30,7 +30,7 @@ _ROWS = """\
 Contenders take turns in one process. A time is the median of rows of calls as training makes them, so that the slower
 of host and device counts; the host's time is that of the Python call alone. A peer counts only where its error against
 float64 is at most twice that of eager code in the same dtype, three times for a gradient; speed is the best such
-peer's time over ours. Ours gave the same bits in three runs wherever a goal asks for it."""
+peer's time over ours. Where ours gave other bits in one of three runs, its verdict says so."""
 ABOUTS = {
     "table": _ROWS,
     "sweep": f"{_ROWS} The shapes are drawn from a seed.",
