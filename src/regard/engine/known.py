@@ -109,18 +109,33 @@ def read_kind(
         return None
     if type(dropout) is not float or type(backend) is not str:
         return None
-    kind: list[Any] = [torch.is_grad_enabled(), torch.is_inference_mode_enabled(), dropout, backend]
-    if not (_read(query, kind) and _read(key, kind) and _read(value, kind)):
-        return None
+    device = query.device.type
+    kind: list[Any] = [
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled(device), dropout, backend,
+    ]  # fmt: skip
+    for rows in (query, key, value):
+        described = _describe(rows)
+        if described is None:
+            return None
+        kind.append(described)
     score, weigh, mask, bias = terms
     if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
         return None
-    device = query.device.type
     if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
         # others can change what lies on the CPU, and tensors of inference mode do not count their changes
         return None
-    kind.append(torch.is_autocast_enabled(device))
     return tuple(kind)
+
+
+def _describe(x: Tensor) -> tuple[Any, ...] | None:
+    """All of a tensor but its numbers, or None where there is more to it."""
+    cls = type(x)
+    if (cls is not Tensor and cls is not nn.Parameter) or x.layout is not torch.strided or x.is_nested:
+        return None
+    device = x.device
+    if device.type == "meta" or x.is_neg():
+        return None
+    return x.dtype, device, x.shape, x.stride(), x.data_ptr() % 16 == 0, x.requires_grad
 
 
 def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> bool:
@@ -128,18 +143,13 @@ def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> b
     cls = type(value)
     if cls in _PLAIN:
         kind.append((cls, value))
-    elif cls is Tensor or cls is nn.Parameter:
-        device = value.device
-        if value.layout is not torch.strided or value.is_nested or device.type == "meta" or value.is_neg():
-            return False
-        is_aligned = value.data_ptr() % 16 == 0
-        kind.append((value.dtype, device, value.shape, value.stride(), is_aligned, value.requires_grad))
-        if tensors is not None:
-            tensors.append(value)
-    elif isinstance(value, Term) and cls.__module__.startswith("regard."):
+        return True
+    if isinstance(value, Term):
         # of a term without tensors it is always the same
         known = value.__dict__.get("_kind")
         if known is None:
+            if not cls.__module__.startswith("regard."):
+                return False
             own: list[Any] = [cls]
             if not all([_read(getattr(value, field.name), own, tensors) for field in value._fields]):
                 return False
@@ -147,8 +157,13 @@ def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> b
             if not value.all_tensors:
                 value.__dict__["_kind"] = known
         kind.append(known)
-    else:
+        return True
+    described = _describe(value) if isinstance(value, Tensor) else None
+    if described is None:
         return False
+    kind.append(described)
+    if tensors is not None:
+        tensors.append(value)
     return True
 
 

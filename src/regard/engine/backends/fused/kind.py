@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,16 +10,19 @@ import triton
 from torch import Tensor
 
 from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
-from regard.engine.backends.fused.kernels.tiles import Size
+from regard.engine.backends.fused.kernels.tiles import ALWAYS, FLAGGED, NEVER, Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, fit, round_up
-from regard.engine.backends.fused.start import Give, Starter, start_all
+from regard.engine.backends.fused.start import Starter, start_all
 from regard.engine.backends.fused.tune import pick
 
 IS_INTERPRETED = triton.knobs.runtime.interpret
 # keys of a row for which one more look at them is cheap
 _SHORT = 256
+# products of numbers below which kernels let nothing through a mask at once; from it on, they look again at what came
+# out ill, which takes one more launch, and half the time where nothing did
+LEAST_WORK = 2**30
 # kinds kept at a time
 _MOST = 1024
 _kinds: dict[Any, Kind] = {}
@@ -34,7 +37,7 @@ class Kind:
         _, self.g, self.m, _ = key.shape
         e = value.shape[-1]
         self.widths = min(d, e), max(d, e)
-        self.is_half = value.dtype != torch.float32
+        self.dtype, self.is_half = value.dtype, value.dtype != torch.float32
         # matrices of float32 are multiplied as three products of their parts, which lose no more than float32 does
         precision = "ieee" if IS_INTERPRETED else "tf32" if self.is_half else "tf32x3"
         # softmax scores come in powers of two
@@ -53,37 +56,33 @@ class Kind:
         # nothing is left of the difference
         short = recipe.takes_means and self.m <= _SHORT
         self.takes_own_means = short or recipe.weigh.startswith("entmax")
-        # whether cuDNN's kernel runs it, and ours heal
-        self.is_borrowed = borrows and can_borrow(recipe, query, key, value)
-        # parts of its calls that hold no tensor, by name
-        self.parts: dict[str, Any] = {}
+        # whether cuDNN's kernel may run it, and ours heal
+        self.may_borrow = borrows and can_borrow(recipe, query, key, value)
+        # in how many goes a kernel of ours does its blocks, and which ones: all, and again what came out ill
+        self.goes = self._list_goes()
+        self.is_random = recipe.draws or recipe.dropout > 0
+        # passes by what is compiled of them for one kind
+        self.forward: dict[Any, Any] = {}
+        self.backward: dict[Any, Any] = {}
         self._shapes: dict[str, Shape] = {}
-        self._starters: dict[Any, Starter] = {}
 
-    def find(self, name: Any, make: Callable[[], Starter]) -> Starter:
-        """A kernel that has no blocks to choose."""
-        starter = self._starters.get(name)
-        if starter is None:
-            starter = self._starters[name] = make()
-        return starter
+    def _list_goes(self) -> tuple[int, ...]:
+        if not self.recipe.hides:
+            return (NEVER.value,)
+        work = self.count * self.n * self.m * (self.constants["D"] + self.constants["E"])
+        return (ALWAYS.value,) if work < LEAST_WORK else (NEVER.value, FLAGGED.value)
 
     def ask(
-        self, kernel: str, variant: Any, make: Callable[[Shape], Starter], give: Give, heals_alone: bool = False
-    ) -> tuple[Starter, Give]:
-        """A kernel in its block shape, and its arguments; `variant` tells apart what is compiled of it for one kind.
-
-        What heals alone leaves most blocks as they are: its time says nothing of shapes.
-        """
-        starter = self._starters.get((kernel, variant))
-        if starter is None:
-            shape = self._shapes.get(kernel)
-            if shape is None:
-                # few queries need no long block
-                launch = None if heals_alone else lambda x: start_all((make(x), give))
-                found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
-                shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
-            starter = self._starters[kernel, variant] = make(shape)
-        return starter, give
+        self, kernel: str, make: Callable[[Shape], Starter], held: Sequence[Any], heals_alone: bool = False
+    ) -> Starter:
+        """A kernel in its block shape. What heals alone leaves most blocks as they are: its time says nothing."""
+        shape = self._shapes.get(kernel)
+        if shape is None:
+            launch = None if heals_alone else lambda x: start_all([make(x)], held)
+            found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
+            # few queries need no long block
+            shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
+        return make(shape)
 
 
 def find_kind(order: Order, borrows: bool = False) -> Kind:

@@ -62,13 +62,12 @@ def run(call: Call, query: Tensor, key: Tensor, wanted: Wanted, has_logsumexp: b
 
 def prepare(call: Call, query: Tensor, key: Tensor, wanted: Wanted) -> Survey:
     """A look that has not begun."""
-    from regard.engine.backends.fused.job import Job
     from regard.engine.backends.fused.kind import find_kind
     from regard.engine.backends.fused.survey import Survey
 
     order = read(call, query, key, key)
     order = order._replace(value=order.key)
-    return Survey(Job(find_kind(order), order, (0, 0)), wanted)
+    return Survey(find_kind(order), order, wanted)
 
 
 def find_spans(call: Call) -> Tensor | None:

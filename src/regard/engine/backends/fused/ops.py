@@ -11,19 +11,45 @@ from torch import Tensor, nn
 
 from regard.core import RegardError
 from regard.engine.backends.fused.borrowed import as_logsumexp, as_rows_are_kept
-from regard.engine.backends.fused.job import Job
 from regard.engine.backends.fused.kind import Kind, find_kind
-from regard.engine.backends.fused.launch import lay_out, run_backward, run_forward
 from regard.engine.backends.fused.read import Order, keeps_rows, read
 from regard.engine.backends.fused.recipe import parse
+from regard.engine.backends.fused.terms import LEARNED, complete, hold, lay_out
+from regard.engine.backends.fused.work import Seeds, is_borrowed, run_backward, run_forward
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
 from regard.score import Dot
 
 
-def attend_fused(
-    call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: tuple[int, int], again: Again | None
-) -> Tensor:
+class Work:
+    """What a call brings to its kernels besides tensors that learn."""
+
+    __slots__ = ("again", "constants", "keeps", "kind", "marks", "names", "seeds")
+
+    def __init__(
+        self, kind: Kind, order: Order, seeds: Seeds, keeps: bool, again: Again | None, constants: tuple[Tensor, ...]
+    ) -> None:
+        self.kind, self.marks, self.seeds, self.keeps = kind, order.marks, seeds, keeps
+        self.again, self.constants = again, constants
+        # of query, key, value, weight, sink and bias those that are there
+        self.names = [name for name, x in zip(LEARNED, order[1:7], strict=True) if x is not None]
+
+    def attend(self, *tensors: Tensor) -> Tensor:
+        """The output, of tensors in the order of `names`."""
+        if not self.keeps:
+            return run_forward(self.kind, self.hold(tensors), self.seeds, False, is_borrowed(self.kind))[0]
+        # without what an operator takes for its own bookkeeping, which is more than a small call does
+        out: Tensor = _apply(self, *tensors)  # type: ignore[no-untyped-call]
+        return out
+
+    def hold(self, tensors: Sequence[Tensor], marks: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """The tensors of the call by their names."""
+        held = dict(zip(self.names, tensors, strict=True))
+        marks = self.marks if marks is None else marks
+        return complete(self.kind.recipe, held, marks) if marks or len(held) > 3 else held
+
+
+def attend_fused(call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: Seeds, again: Again | None) -> Tensor:
     """The output of a call with seeds for dropout and draws; `again` is the call where gradients are differentiated."""
     if _is_watched():
         return _attend_watched(call, read(call, query, key, value), seeds)
@@ -35,27 +61,12 @@ def attend_fused(
         kind = call.kept["kind"] = find_kind(order, not call.by_name)
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
+    work = Work(kind, order, seeds, call.needs_grad, again, call.constants)
     is_bare = isinstance(call.score, Dot) and keeps_rows(call)
     if is_bare and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
         # nothing but the rows can be another the next time
-        call.kept["again"] = partial(_attend_rows, kind, call.needs_grad, again)
-    return _attend_order(kind, order, seeds, call.needs_grad, again, call.constants)
-
-
-def _attend_order(
-    kind: Kind, order: Order, seeds: tuple[int, int], keeps: bool, again: Again | None, constants: tuple[Tensor, ...]
-) -> Tensor:
-    job = Job(kind, order, seeds)
-    if not keeps:
-        return _forward(job, False)[0]
-    # without what an operator takes for its own bookkeeping, which is more than a small call does
-    out: Tensor = _Attend.apply(job, again, constants, *order[1:7])  # type: ignore[no-untyped-call]
-    return out
-
-
-def _attend_rows(kind: Kind, keeps: bool, again: Again | None, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """A call whose terms hold no tensor, as the last one of its kind."""
-    return _attend_order(kind, Order(kind.recipe, query, key, value, None, None, None, {}), (0, 0), keeps, again, ())
+        call.kept["again"] = work.attend
+    return work.attend(*(x for x in order[1:7] if x is not None))
 
 
 def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:
@@ -70,7 +81,7 @@ def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor,
     return again(query, key, value, *given)
 
 
-def _attend_watched(call: Call, order: Order, seeds: tuple[int, int]) -> Tensor:
+def _attend_watched(call: Call, order: Order, seeds: Seeds) -> Tensor:
     """The same as an operator of torch."""
     recipe, *tensors, marks = order
     text = str(recipe), recipe.reach, recipe.numbers
@@ -98,12 +109,12 @@ def _attend(
     keeps: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The output, the rows' statistic and the output in float32, where they are kept."""
-    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
-    out, stat, exact = _forward(job, keeps)
-    if job.is_borrowed and keeps:
-        assert stat is not None, "it was to be kept"
-        stat = as_rows_are_kept(stat)
-    out = _lay_out_anew(out, query) if job.is_borrowed else out
+    kind, order = _read_again(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
+    borrows = is_borrowed(kind)
+    out, stat = run_forward(kind, hold(order), (seeds[0], seeds[1]), keeps, borrows)
+    out, exact = (out, None) if out.dtype == value.dtype else (out.to(value.dtype), out)
+    if borrows:
+        out, stat = _lay_out_anew(out, query), None if stat is None else as_rows_are_kept(stat)
     none = value.new_empty(0, dtype=torch.float32)
     return out, none if stat is None else stat, none.clone() if exact is None else exact
 
@@ -129,10 +140,15 @@ def _attend_back(
     bias: Tensor | None, marks: Sequence[Tensor], out: Tensor, stat: Tensor, recipe: str, reach: Sequence[int],
     numbers: Sequence[float], seeds: Sequence[int], wants_weight: bool, wants_bias: bool,
 ) -> list[Tensor]:  # fmt: skip
-    job = _make_job(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
-    kept = None if not stat.numel() else as_logsumexp(stat) if job.is_borrowed else stat
-    made = _backward(job, grad, out, kept, (wants_weight, wants_bias))
-    if job.is_borrowed:
+    kind, order = _read_again(query, key, value, weight, sink, bias, marks, recipe, reach, numbers, seeds)
+    borrows = is_borrowed(kind)
+    kept = None if not stat.numel() else as_logsumexp(stat) if borrows else stat
+    tensors = order[1:7]
+    wants = [True, True, True, wants_weight, True, wants_bias]
+    wants = [wanted for wanted, x in zip(wants, tensors, strict=True) if x is not None]
+    found = iter(run_backward(kind, hold(order), (seeds[0], seeds[1]), borrows, grad, out, kept, wants))
+    made = [None if x is None else next(found) for x in tensors]
+    if borrows:
         given = query, key, value
         made[:3] = [_lay_out_anew(x, own) for x, own in zip(made, given, strict=False) if x is not None]
     return [grad.new_empty(0) if x is None else x for x in made]
@@ -157,29 +173,13 @@ def _lay_out_anew(x: Tensor, rows: Tensor) -> Tensor:
     return x if all(one == other for size, one, other in lies if size > 1) else told.copy_(x)
 
 
-def _forward(job: Job, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The output, the rows' statistic, and the output in float32 where backward needs it so."""
-    out, stat = run_forward(job, keeps)
-    return (out, stat, None) if out.dtype == job.value.dtype else (out.to(job.value.dtype), stat, out)
-
-
-def _backward(
-    job: Job, grad: Tensor, out: Tensor, stat: Tensor | None, wants: tuple[bool, bool]
-) -> list[Tensor | None]:
-    """The gradients of query, key, value, weight, sink and bias, weight's and bias's where they are wanted."""
-    grads = run_backward(job, grad, out, stat, *wants)
-    terms = ((grads.weight, job.weight), (grads.sink, job.sink), (grads.bias, job.bias))
-    made = [None if own is None or given is None else own.to(given.dtype) for own, given in terms]
-    return [grads.query, grads.key, grads.value, *made]
-
-
-def _make_job(
+def _read_again(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, sink: Tensor | None, bias: Tensor | None,
     marks: Sequence[Tensor], recipe: str, reach: Sequence[int], numbers: Sequence[float], seeds: Sequence[int],
-) -> Job:  # fmt: skip
+) -> tuple[Kind, Order]:  # fmt: skip
     kept = parse(recipe, tuple(reach), tuple(numbers))
     order = Order(kept, query, key, value, weight, sink, bias, dict(zip(kept.marks, marks, strict=True)))
-    return Job(find_kind(order, not seeds[2]), order, (seeds[0], seeds[1]))
+    return find_kind(order, not seeds[2]), order
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -205,42 +205,65 @@ class _Attend(torch.autograd.Function):
     """`_attend` and `_attend_back` for calls that nothing but autograd sees."""
 
     @staticmethod
-    def forward(
-        ctx: Any, job: Job, again: Again | None, constants: tuple[Tensor, ...], *tensors: Tensor | None
-    ) -> Tensor:
-        out, stat, exact = _forward(job, True)
-        ctx.job, ctx.again = (job.kind, job.recipe, (job.seed, job.draw_seed), job.is_borrowed), again
-        ctx.strides = _list_strides(tensors, job.marks.values())
-        ctx.save_for_backward(*tensors, out if exact is None else exact, stat, *job.marks.values(), *constants)
-        return out
+    def forward(ctx: Any, work: Work, *tensors: Tensor) -> Tensor:
+        kind = work.kind
+        borrows = is_borrowed(kind)
+        out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
+        marks = work.marks.values()
+        ctx.work, ctx.borrows, ctx.strides = work, borrows, _list_strides(tensors, marks)
+        ctx.save_for_backward(*tensors, out, stat, *marks, *work.constants)
+        # of values
+        dtype = kind.dtype
+        return out if out.dtype == dtype else out.to(dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        (kind, recipe, seeds, is_borrowed), wants = ctx.job, ctx.needs_input_grad[3:]
-        saved = ctx.saved_tensors
-        tensors, (out, stat, *marks) = saved[:6], saved[6:]
-        if torch.is_grad_enabled() and ctx.again is not None:
+        work, borrows, saved = ctx.work, ctx.borrows, ctx.saved_tensors
+        kind, count = work.kind, len(work.names)
+        tensors, out, stat = saved[:count], saved[count], saved[count + 1]
+        wants = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled() and work.again is not None:
             # a graph of the gradients is wanted
-            return None, None, None, *differentiate(ctx.again, tensors, wants, grad)
-        grad, marks = grad.resolve_neg(), marks[: len(recipe.marks)]
+            return None, *_spread(work, differentiate(work.again, *_place(work, tensors, wants), grad))
+        marks = saved[count + 2 : count + 2 + len(work.marks)]
+        if grad.is_neg():
+            grad = grad.resolve_neg()
         if torch.is_grad_enabled() or _is_watched():
             # the operator says that it has no graph of its gradients, and keeps to the kernels of the output
-            given = str(recipe), recipe.reach, recipe.numbers, (*seeds, int(not is_borrowed)), wants[3], wants[5]
-            if stat is not None and is_borrowed:
+            placed, wanted = _place(work, tensors, wants)
+            recipe = kind.recipe
+            given = str(recipe), recipe.reach, recipe.numbers, (*work.seeds, int(not borrows)), wanted[3], wanted[5]
+            if stat is not None and borrows:
                 stat = as_rows_are_kept(stat)
             none = grad.new_empty(0, dtype=torch.float32)
-            made = _attend_back(grad, *tensors, marks, out, none if stat is None else stat, *given)
-        else:
-            order = Order._make((recipe, *tensors, dict(zip(recipe.marks, marks, strict=True))))
-            if _list_strides(tensors, marks) != ctx.strides:
-                # who keeps them elsewhere brings them back as kernels were not compiled for them
-                kind = find_kind(order, is_borrowed)
-            made = _backward(Job(kind, order, seeds, is_borrowed), grad, out, stat, (wants[3], wants[5]))
-        return None, None, None, *_take_wanted(made, tensors, wants)
+            made = _attend_back(grad, *placed, marks, out, none if stat is None else stat, *given)
+            return None, *_spread(work, made)
+        named = dict(zip(work.marks, marks, strict=True)) if marks else {}
+        held = work.hold(tensors, named)
+        if _list_strides(tensors, marks) != ctx.strides:
+            # who keeps them elsewhere brings them back as kernels were not compiled for them
+            kind = find_kind(Order._make((kind.recipe, *_place(work, tensors, wants)[0], named)), borrows)
+        return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants)
 
 
-def _list_strides(tensors: Iterable[Tensor | None], marks: Iterable[Tensor]) -> list[tuple[int, ...] | None]:
-    return [None if x is None else x.stride() for x in (*tensors, *marks)]
+# without a look for wrappers of transforms, under which no call comes here
+_apply = super(torch.autograd.Function, _Attend).apply
+
+
+def _place(work: Work, tensors: Sequence[Tensor], wants: Sequence[bool]) -> tuple[list[Tensor | None], list[bool]]:
+    """Tensors, and whether they want a gradient, in the places of query, key, value, weight, sink and bias."""
+    named = dict(zip(work.names, zip(tensors, wants, strict=True), strict=True))
+    placed = [named.get(name, (None, False)) for name in LEARNED]
+    return [x for x, _ in placed], [wanted for _, wanted in placed]
+
+
+def _spread(work: Work, made: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Of gradients in those places those of tensors that are there."""
+    return [x for name, x in zip(LEARNED, made, strict=True) if name in work.names]
+
+
+def _list_strides(tensors: Sequence[Tensor], marks: Iterable[Tensor]) -> list[tuple[int, ...]]:
+    return [x.stride() for x in tensors] + [x.stride() for x in marks]
 
 
 def _take_wanted(

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.engine.backends.fused.job import Job, as_rows
 from regard.engine.backends.fused.kernels.look import Found, survey_rows
 from regard.engine.backends.fused.kernels.look_keys import Lists, Part, gather_keys, write_rows
 from regard.engine.backends.fused.kernels.look_rank import list_keys, rank_keys
 from regard.engine.backends.fused.kernels.look_sums import add_up_cells, add_up_keys
+from regard.engine.backends.fused.kind import Kind
+from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.shapes import Shape, divide_up, round_up
-from regard.engine.backends.fused.start import as_tensor, start
+from regard.engine.backends.fused.start import Spot, hand_over, start
+from regard.engine.backends.fused.terms import as_rows, hold, make_terms
 
 if TYPE_CHECKING:
     from regard.engine.looking.walk import Wanted
@@ -36,14 +38,15 @@ LINES, PIECE = 8, 4
 
 
 class Survey:
-    """One look at work: the job of the kernels, and room for what they find."""
+    """One look at work: the terms of the kernels, and room for what they find."""
 
-    def __init__(self, job: Job, wanted: Wanted) -> None:
-        self.job, self.kind, self.wanted = job, job.kind, wanted
-        self.rows = as_rows(job.query, as_tensor), as_rows(job.key, as_tensor)
-        self.terms = job.terms(as_tensor)
-        self.b, self.h, self.n, _ = job.query.shape
-        self.m = job.key.shape[2]
+    def __init__(self, kind: Kind, order: Order, wanted: Wanted) -> None:
+        self.kind, self.order, self.wanted = kind, order, wanted
+        spots = {name: Spot(at, x) for at, (name, x) in enumerate(hold(order).items())}
+        given = as_rows(spots["query"]), as_rows(spots["key"]), make_terms(kind, spots)
+        *self.rows, self.terms = hand_over(given, lambda spot: spot.held)
+        self.b, self.h, self.n, _ = order.query.shape
+        self.m = order.key.shape[2]
         self.line, self.wide = divide_up(self.n, wanted.map), divide_up(self.m, wanted.map)
         self.lines, self.columns = divide_up(self.n, self.line), divide_up(self.m, self.wide)
         self.across = self.columns * self.wide
@@ -61,7 +64,7 @@ class Survey:
         self.found = Found(*(self.make(self.b, self.h, self.n) for _ in Found._fields))
 
     def make(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=self.job.query.device)
+        return torch.empty(shape, dtype=dtype, device=self.kind.device)
 
     def choose_tall(self) -> int:
         """Rows of a piece: long pieces are fewer, and short ones have fewer places without a row."""
@@ -70,8 +73,8 @@ class Survey:
 
     @cached_property
     def constants(self) -> dict[str, Any]:
-        job, recipe = self.job, self.job.recipe
-        folds = recipe.cap is None and job.bias is None and recipe.scale > 0
+        recipe = self.kind.recipe
+        folds = recipe.cap is None and recipe.bias is None and recipe.scale > 0
         names = "d", "UNIT", "D", "PRECISION", "FAST"
         return {**{name: self.kind.constants[name] for name in names}, "FOLD": folds}
 
@@ -108,7 +111,7 @@ class Survey:
             blocks = divide_up(num_lines * self.pieces, each)
             count, pieces, rows = num_heads * blocks, blocks * each, num_heads * blocks * self.tile
             part = Part(head, num_heads, line * self.pieces // each, blocks, self.pieces, self.line)
-            given = torch.zeros(count * each, across, device=self.job.query.device)
+            given = torch.zeros(count * each, across, device=self.kind.device)
             lists = Lists(*(self.make(rows, size, dtype=torch.int32) for size in (self.slots, 2, self.slots, 1)))
             self.start(
                 gather_keys, count, *self.rows, self.found, given, across, lists, part, score, mask, bias,
@@ -158,7 +161,7 @@ class Survey:
 
     def write_chosen(self) -> Tensor:
         """The wanted queries in full."""
-        count, device = len(self.wanted.rows), self.job.query.device
+        count, device = len(self.wanted.rows), self.kind.device
         if not count:
             return self.make(self.b, self.h, 0, self.m)
         rows = self.make(self.kind.count, count, self.m)

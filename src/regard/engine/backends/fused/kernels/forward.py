@@ -7,8 +7,12 @@ from regard.engine.backends.fused.kernels.bits import keep
 from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
+    FLAGGED,
+    ILL,
+    NEVER,
     find_features,
     find_ill,
+    find_ill_rows,
     find_rows,
     load_rows,
     mix,
@@ -27,16 +31,20 @@ def attend_forward(
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
-    Where `flags` is given, it says whether a block came out with NaN or infinity; to heal is to do those again.
+    `flags` says of each block whether it came out with NaN or infinity, for who is to do it again with care.
     """
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
     b = tl.program_id(0) // blocks // size.heads
     h = tl.program_id(0) // blocks % size.heads
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
-    if HEAL:
+    if HEAL == FLAGGED:
         if tl.load(flags + tl.program_id(0)) == 0:
             return
+    if HEAL == ILL:
+        if find_ill_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, False) == 0:
+            return
+    if HEAL:
         # one kind of tile does: a heal is rare, and a smaller program compiles faster
         whole_start, whole_stop = start, start
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
@@ -115,7 +123,7 @@ def attend_forward(
     if AXIS == 0:
         acc = tl.trans(acc)
     store_rows(acc, out, b, h, block * ROWS, size.n, e, ROWS, E)
-    if flags is not None and not HEAL:
+    if flags is not None and HEAL == NEVER:
         # rows past the last one hold what nobody stores, and columns past the last zeros
         past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
         tl.store(flags + tl.program_id(0), find_ill(tl.where(past, 0.0, acc)))

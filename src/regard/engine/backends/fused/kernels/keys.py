@@ -6,7 +6,18 @@ import triton.language as tl
 from regard.engine.backends.fused.kernels.masks import bound_queries, meet
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import (
+    FLAGGED,
+    ILL,
+    NEVER,
+    find_features,
+    find_ill,
+    find_ill_rows,
+    find_rows,
+    load_rows,
+    mix,
+    store_rows,
+)  # fmt: skip
 from regard.engine.backends.fused.kernels.weighs import load_stat
 
 
@@ -15,6 +26,7 @@ def pull_keys(
     q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    HIDES: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -23,14 +35,17 @@ def pull_keys(
     b = tl.program_id(0) // blocks // heads
     g = tl.program_id(0) // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
-    # sums leave out what does not meet, healed or not: the same bits whatever lies there
-    HIDES: tl.constexpr = flags is not None
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
-    if HEAL:
+    if HEAL == FLAGGED:
         if tl.load(flags + tl.program_id(0)) == 0:
             return
-        if SCORE != "dot":
+    if HEAL == ILL:
+        ill = find_ill_rows(dk, b, g, block * KEYS, size.m, d, KEYS, D, True)
+        if ill + find_ill_rows(dv, b, g, block * KEYS, size.m, e, KEYS, E, True) == 0:
+            return
+    if HEAL:
+        if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, g, heads, own, size.m, d)
         whole_start, whole_stop = start, start
     key, acc = 0.0, 0.0
@@ -87,7 +102,7 @@ def pull_keys(
     else:
         total = tl.trans(total)
     store_rows(total, dv, b, g, block * KEYS, size.m, e, KEYS, E)
-    if flags is not None and not HEAL:
+    if flags is not None and HEAL == NEVER:
         past = block * KEYS + tl.arange(0, KEYS)[:, None] >= size.m
         ill = find_ill(tl.where(past, 0.0, total))
         if SCORE == "dot":

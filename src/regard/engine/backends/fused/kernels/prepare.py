@@ -1,10 +1,10 @@
-"""What is done beside a kernel: features laid out for neighbouring threads, blocks searched for NaN and infinity."""
+"""What is done beside a kernel: features laid out for neighbouring threads, and their gradients as rows."""
 
 import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.scores import BLOCK, GROWN, PLAIN, SMALL
-from regard.engine.backends.fused.kernels.tiles import find_ill, load_rows
+from regard.engine.backends.fused.kernels.tiles import load_rows, store_rows
 
 
 @triton.jit(do_not_specialize=["of_queries", "room"])
@@ -21,6 +21,10 @@ def measure_rows(queries, keys, most, size, of_queries, room, d: tl.constexpr, D
     is_open = tl.max(tl.where(far == float("inf"), 1, 0)) > 0
     into = most + tl.where(at < of_queries, at, at - of_queries + room)
     tl.store(into, tl.where(is_open, -1.0 - finite, finite))
+    if at == 0:
+        # between the two lies nobody's
+        between = of_queries + tl.arange(0, 4)
+        tl.store(most + between, tl.zeros([4], tl.float32), mask=between < room)
 
 
 @triton.jit
@@ -104,13 +108,26 @@ def _expm1(x):
     return x + x * x * total
 
 
-@triton.jit(do_not_specialize=["heads", "count"])
-def flag_blocks(one, other, flags, heads, count, WIDTH: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr):
-    """For each block of rows whether it holds NaN or infinity, and whether the same rows of `other` do."""
-    blocks = tl.cdiv(count, COUNT)
+@triton.jit(do_not_specialize=["of_queries"])
+def lay_back_features(
+    of_rows, of_keys, queries, keys, size, of_queries, d: tl.constexpr, D: tl.constexpr, COUNT: tl.constexpr
+):
+    """(d, positions) as (positions, d), which rows of queries and of keys have; the first programs are `of_queries`."""
     at = tl.program_id(0)
-    b, h, start = at // blocks // heads, at // blocks % heads, at % blocks * COUNT
-    ill = find_ill(load_rows(one, b, h, start, count, WIDTH, COUNT, D, True))
-    if other is not None:
-        ill |= find_ill(load_rows(other, b, h, start, count, WIDTH, COUNT, D, True))
-    tl.store(flags + at, ill)
+    f = tl.arange(0, D)[:, None]
+    HIGH: tl.constexpr = (d + 3) // 4 * 4
+    if at < of_queries:
+        blocks = tl.cdiv(size.n, COUNT)
+        group, start = at // blocks, at % blocks * COUNT
+        i = start + tl.arange(0, COUNT)[None, :]
+        begin = of_rows + group.to(tl.int64) * HIGH * size.n
+        x = tl.load(begin + f * size.n + i, mask=(f < HIGH) & (i < size.n), other=0.0)
+        store_rows(tl.trans(x), queries, group // size.heads, group % size.heads, start, size.n, d, COUNT, D)
+    else:
+        blocks = tl.cdiv(size.m, COUNT)
+        heads = size.heads // size.group
+        group, start = (at - of_queries) // blocks, (at - of_queries) % blocks * COUNT
+        j = start + tl.arange(0, COUNT)[None, :]
+        begin = of_keys + group.to(tl.int64) * HIGH * size.m
+        x = tl.load(begin + f * size.m + j, mask=(f < HIGH) & (j < size.m), other=0.0)
+        store_rows(tl.trans(x), keys, group // heads, group % heads, start, size.m, d, COUNT, D)

@@ -6,7 +6,18 @@ import triton.language as tl
 from regard.engine.backends.fused.kernels.masks import bound_keys, meet
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
-from regard.engine.backends.fused.kernels.tiles import find_features, find_ill, find_rows, load_rows, mix, store_rows
+from regard.engine.backends.fused.kernels.tiles import (
+    FLAGGED,
+    ILL,
+    NEVER,
+    find_features,
+    find_ill,
+    find_ill_rows,
+    find_rows,
+    load_rows,
+    mix,
+    store_rows,
+)  # fmt: skip
 from regard.engine.backends.fused.kernels.weighs import lean, load_stat, weigh_again
 
 
@@ -28,9 +39,12 @@ def pull_queries(
     q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    OWN: tl.constexpr,
+    OWN: tl.constexpr, HIDES: tl.constexpr,
 ):  # fmt: skip
-    """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`."""
+    """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`.
+
+    Under a mask that `HIDES` sums leave out what does not meet, with care or not: the same bits whatever lies there.
+    """
     blocks = tl.cdiv(size.n, ROWS)
     block = blocks - 1 - tl.program_id(0) % blocks
     b = tl.program_id(0) // blocks // size.heads
@@ -38,14 +52,16 @@ def pull_queries(
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
-    # sums leave out what does not meet, healed or not: the same bits whatever lies there
-    HIDES: tl.constexpr = flags is not None
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
-    if HEAL:
+    if HEAL == FLAGGED:
         if tl.load(flags + tl.program_id(0)) == 0:
             return
-        if SCORE != "dot":
+    if HEAL == ILL:
+        if find_ill_rows(dq, b, h, block * ROWS, size.n, d, ROWS, D, False) == 0:
+            return
+    if HEAL:
+        if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, h, size.heads, i, size.n, d)
         whole_start, whole_stop = start, start
     row = (b * size.heads + h).to(tl.int64) * size.n + i
@@ -83,7 +99,7 @@ def pull_queries(
         mean = top
         if WEIGH != "softmax" and WEIGH != "sum":
             mean = top / tl.where(bottom > 0, bottom, 1.0)
-        if not HEAL:
+        if HEAL != FLAGGED:
             tl.store(means + row, mean, mask=i < size.n)
     elif means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
@@ -121,9 +137,9 @@ def pull_queries(
             )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
-        if flags is not None and not HEAL:
+        if flags is not None and HEAL == NEVER:
             tl.store(flags + tl.program_id(0), find_ill(tl.where(i >= size.n, 0.0, acc)))
-    elif flags is not None and not HEAL:
+    elif flags is not None and HEAL == NEVER:
         tl.debug_barrier()
         tl.store(flags + tl.program_id(0), find_ill_features(features, b, h, size.heads, i, size.n, d))
 

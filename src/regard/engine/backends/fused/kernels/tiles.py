@@ -8,6 +8,15 @@ import triton.language as tl
 from regard.engine.backends.fused.kernels.biases import add_bias
 from regard.engine.backends.fused.kernels.scores import scale_dot, sum_features
 
+# which blocks a kernel does with care, so that nothing comes through a mask: none, all, those that it flagged the first
+# time, and those that cuDNN made ill
+NEVER: tl.constexpr = tl.constexpr(0)
+ALWAYS: tl.constexpr = tl.constexpr(1)
+FLAGGED: tl.constexpr = tl.constexpr(2)
+ILL: tl.constexpr = tl.constexpr(3)
+# rows that a matrix unit takes at a time: what comes through a mask comes to all of them
+UNIT_ROWS: tl.constexpr = tl.constexpr(16)
+
 
 class Rows(NamedTuple):
     """A (b, heads, positions, width) tensor: where it lies, and its strides."""
@@ -66,6 +75,17 @@ def store_rows(block, rows, b, h, start, count, width: tl.constexpr, COUNT: tl.c
 def find_ill(block):
     """One where a number of a block is NaN or infinite, else zero."""
     return tl.max(tl.where(tl.abs(block.to(tl.float32)) < float("inf"), 0, 1))
+
+
+@triton.jit
+def find_ill_rows(
+    rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr, LAST: tl.constexpr
+):
+    """The same of a block as cuDNN made it, by the row of each unit that sees least: what it shows, all rows show."""
+    i = start + tl.arange(0, COUNT // UNIT_ROWS)[:, None] * UNIT_ROWS + (UNIT_ROWS - 1 if LAST else 0)
+    i = tl.minimum(i, count - 1)
+    d = tl.arange(0, WIDTH)[None, :]
+    return find_ill(tl.load(find_rows(rows, b, h) + i.to(tl.int64) * rows.i + d * rows.d, mask=d < width, other=0.0))
 
 
 @triton.jit

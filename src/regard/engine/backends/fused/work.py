@@ -1,0 +1,89 @@
+"""A call at work: the passes of its kind run on its tensors, or cuDNN's kernels and what heals them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.engine.backends.fused.backward import Backward, make_backward_heal
+from regard.engine.backends.fused.borrowed import attend_borrowed, differentiate_borrowed
+from regard.engine.backends.fused.forward import make_forward, make_forward_heal
+from regard.engine.backends.fused.kind import Kind
+from regard.engine.backends.fused.terms import as_word
+
+# for dropout, and for draws of hard attention
+Seeds = tuple[int, int]
+Held = dict[str, Tensor]
+
+
+def is_borrowed(kind: Kind) -> bool:
+    """Whether cuDNN runs a call of this kind now."""
+    # its gradients differ by rounding from run to run, and a caller may have switched it off
+    may_borrow = kind.may_borrow and not torch.are_deterministic_algorithms_enabled()
+    return may_borrow and torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def run_forward(kind: Kind, held: Held, seeds: Seeds, keeps: bool, borrows: bool) -> tuple[Tensor, Tensor | None]:
+    """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
+    if borrows:
+        return _forward_borrowed(kind, held, keeps)
+    work = kind.forward.get(keeps)
+    if work is None:
+        work = kind.forward[keeps] = make_forward(kind, held, keeps)
+    made = work.run(list(held.values()), as_words(kind, seeds))
+    return made[0], made[1] if "stat" in work.places else None
+
+
+def _forward_borrowed(kind: Kind, held: Held, keeps: bool) -> tuple[Tensor, Tensor | None]:
+    rows = held["query"], held["key"], held["value"]
+    out, logsumexp = attend_borrowed(*rows, kind.recipe.scale, keeps)
+    made = [*rows, out, logsumexp] if keeps else [*rows, out]
+    sort = "heal", keeps, out.stride()
+    heal = kind.forward.get(sort)
+    if heal is None:
+        heal = kind.forward[sort] = make_forward_heal(kind, made)
+    heal.run(made)
+    return out, logsumexp if keeps else None
+
+
+def run_backward(
+    kind: Kind, held: Held, seeds: Seeds, borrows: bool, grad: Tensor, out: Tensor, stat: Tensor | None,
+    wants: Sequence[bool],
+) -> list[Tensor | None]:  # fmt: skip
+    """The gradients of query, key and value, and of those of weight, sink and bias that are there and want one."""
+    # kernels are compiled for the strides of these, too
+    sort = borrows, grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), *wants[3:]
+    given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
+    if borrows:
+        query, key, value, *_ = given
+        rows = differentiate_borrowed(grad, query, key, value, out, _there(stat), kind.recipe.scale)
+        sort += tuple([x.stride() for x in rows])
+        given += rows
+        heal = kind.backward.get(sort)
+        if heal is None:
+            heal = kind.backward[sort] = make_backward_heal(kind, given)
+        heal.run(given)
+        return list(rows)
+    work: Backward | None = kind.backward.get(sort)
+    if work is None:
+        names = [*held, "grad", "out", "stat"]
+        work = kind.backward[sort] = Backward(kind, dict(zip(names, given, strict=False)), wants[3:])
+    made = work.run(given, as_words(kind, seeds))
+    found: list[Tensor | None] = [*made[:3]]
+    if len(wants) > 3:
+        found += work.sum_up(held, stat, made)
+    return found
+
+
+def as_words(kind: Kind, seeds: Seeds) -> Sequence[int]:
+    """Seeds as kernels take them, where they take any."""
+    if not kind.is_random:
+        return ()
+    return as_word(seeds[0]), as_word(seeds[1])
+
+
+def _there(x: Tensor | None) -> Tensor:
+    assert x is not None, "it was kept"
+    return x
