@@ -64,7 +64,7 @@ def has_hopper():
 
 
 @pytest.mark.skipif(not has_hopper(), reason="seen on Hopper")
-@pytest.mark.canary(name="cuDNN trains into NaN", guard="sdpa.choose_kernels")
+@pytest.mark.canary(name="cuDNN trains into NaN", guard="sdpa_cuda.may_take_cudnn")
 def test_torchs_cudnn_still_trains_into_nan():
     # a last block that is half full, under a mask
     mask = torch.ones(64, 64, dtype=torch.bool, device="cuda")

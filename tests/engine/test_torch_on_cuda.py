@@ -4,22 +4,32 @@ import pytest
 import torch
 from torch.backends import cuda
 from torch.nn import functional
-from torch.nn.attention import SDPBackend
 
-from regard.core import Sizes
-from regard.engine.backends import sdpa
+from regard.core import RegardError, Sizes
+from regard.engine.backends import sdpa, sdpa_cuda
 from regard.engine.call import Call
 from regard.mask import Full
 from regard.score import Cosine, Dot
 from regard.weigh import Softmax
 from tests.tolerances import assert_close
 
-CUDNN, FLASH = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
-
 
 def make_call(n=128, m=128, d=16, g=4, score=Dot(), **given):
     sizes = Sizes((2,), 4, g, n, m, d, d, d, torch.bfloat16, torch.device("cuda", 0))
     return Call(sizes, score, Softmax(), Full(), **given)
+
+
+def stand_in(monkeypatch) -> list[str]:
+    """torch's CPU kernel in the place of those on CUDA, and which of them were asked."""
+    asked = []
+
+    def run(query, key, value, scale, takes_cudnn, keeps):
+        asked.append("cuDNN" if takes_cudnn else "flash")
+        wide = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+        return functional.scaled_dot_product_attention(query, *wide, scale=scale), *[torch.zeros(1)] * 3
+
+    monkeypatch.setattr(sdpa_cuda, "_run", run)
+    return asked
 
 
 @pytest.fixture(autouse=True)
@@ -40,35 +50,44 @@ def test_a_plain_call_is_taken(call):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "needs_grad", "kernels"),
+    ("n", "m", "needs_grad", "takes"),
     [
-        (128, 256, True, [CUDNN, FLASH]),
-        (64, 128, True, [FLASH]),
-        (128, 64, True, [FLASH]),
-        (1, 128, True, [FLASH]),
-        (1000, 1000, True, [FLASH]),
-        (64, 64, False, [CUDNN, FLASH]),
-        (1, 1000, False, [CUDNN, FLASH]),
+        (128, 256, True, True),
+        (64, 128, True, False),
+        (128, 64, True, False),
+        (1, 128, True, False),
+        (1000, 1000, True, False),
+        (64, 64, False, True),
+        (1, 1000, False, True),
     ],
 )
-def test_cudnn_trains_only_where_rows_fill_its_blocks(n, m, needs_grad, kernels):
-    assert sdpa.choose_kernels(make_call(n, m, needs_grad=needs_grad)) == kernels
+def test_cudnn_trains_only_where_rows_fill_its_blocks(n, m, needs_grad, takes, monkeypatch):
+    monkeypatch.setattr(cuda, "can_use_cudnn_attention", lambda asked: True)
+    asked = stand_in(monkeypatch)
+    monkeypatch.setattr(cuda, "can_use_flash_attention", lambda asked: True)
+    rows = [torch.zeros(2, 4, count, 16, dtype=torch.bfloat16) for count in (n, m, m)]
+    sdpa.run(make_call(n, m, needs_grad=needs_grad), *rows)
+    assert asked == ["cuDNN" if takes else "flash"]
 
 
-@pytest.mark.parametrize("needs_grad", [False, True])
-def test_no_slow_kernel_is_let_in(needs_grad, monkeypatch):
-    enabled = []
+@pytest.mark.parametrize("on", [False, True])
+def test_who_switches_cudnn_off_gets_the_flash_kernel(on, monkeypatch):
+    monkeypatch.setattr(cuda, "can_use_cudnn_attention", lambda asked: True)
+    asked, call = stand_in(monkeypatch), make_call()
+    rows = torch.zeros(2, 4, 128, 16, dtype=torch.bfloat16)
+    for enabled in (on, not on):
+        monkeypatch.setattr(cuda, "cudnn_sdp_enabled", lambda enabled=enabled: enabled)
+        sdpa.run(call, rows, rows, rows)
+    assert asked == ["cuDNN" if x else "flash" for x in (on, not on)]
 
-    def run(*args, **kwargs):
-        enabled.append((cuda.math_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled()))
-        return args[0]
 
-    monkeypatch.setattr(functional, "scaled_dot_product_attention", run)
+def test_no_slow_kernel_is_let_in(monkeypatch):
+    # torch's own word: neither has a kernel for the CPU
+    asked = stand_in(monkeypatch)
     rows = torch.zeros(2, 4, 64, 16, dtype=torch.bfloat16)
-    sdpa.run(make_call(64, 64, needs_grad=needs_grad), rows, rows, rows)
-    assert enabled == [(False, False, not needs_grad)]
-    # as it was before
-    assert cuda.math_sdp_enabled()
+    with pytest.raises(RegardError, match="neither torch's flash kernel nor cuDNN takes this call"):
+        sdpa.run(make_call(64, 64), rows, rows, rows)
+    assert asked == []
 
 
 def test_numbers_are_not_looked_at():
@@ -93,13 +112,13 @@ LOOSE = {
 
 @pytest.mark.parametrize("name", ALIGNED)
 def test_rows_that_lie_well_are_not_copied(name):
-    assert sdpa._align(ALIGNED[name]) is ALIGNED[name]
+    assert sdpa_cuda.align(ALIGNED[name]) is ALIGNED[name]
 
 
 @pytest.mark.parametrize("name", LOOSE)
 def test_rows_that_a_kernel_cannot_read_are_copied(name):
     rows = LOOSE[name]
-    copy = sdpa._align(rows)
+    copy = sdpa_cuda.align(rows)
     assert copy.is_contiguous()
     assert copy.storage_offset() == 0
     assert copy.data_ptr() != rows.data_ptr()
@@ -107,8 +126,9 @@ def test_rows_that_a_kernel_cannot_read_are_copied(name):
 
 
 @pytest.mark.parametrize("g", [1, 2, 4])
-def test_the_call_itself(g):
-    # torch's CPU kernel stands in for those on CUDA
+def test_the_call_itself(g, monkeypatch):
+    stand_in(monkeypatch)
+    monkeypatch.setattr(cuda, "can_use_flash_attention", lambda asked: True)
     query, key, value = (torch.randn(2, h, n, 16).bfloat16() for h, n in ((4, 5), (g, 7), (g, 7)))
     out = sdpa.run(make_call(5, 7, g=g, score=Dot(0.3)), query, key, value)
     rows = (x.double().repeat_interleave(4 // x.shape[1], 1) for x in (query, key, value))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.core import Tile
 from regard.core.terms import rowless
+from regard.engine.backends.sdpa_cuda import attend_on_cuda, has_flash
 from regard.engine.call import Call, Cost, show_bytes
 from regard.engine.double_backward import Again, differentiate_by
 from regard.engine.poison import are_finite
@@ -25,8 +25,6 @@ MASK_LIMIT = 32 * 2**20
 # scores up to which the rounding of torch's backward stays within the dtype's own
 REACH = {torch.float64: 500.0, torch.float32: 500.0, torch.bfloat16: 2e4, torch.float16: 2e4}
 HALF = (torch.bfloat16, torch.float16)
-# cuDNN's backward gives NaN at low logits where rows do not fill its blocks: pytorch#196678, cudnn-frontend#1072
-CUDNN_BLOCK = 128
 # sequences, and heads, that a launch on CUDA can count: pytorch#146704
 MOST_BLOCKS = 65535
 # numbers that the flash kernel's backward can count, rows and widths rounded up to its blocks
@@ -78,20 +76,6 @@ def refuse_on_cuda(call: Call) -> str | None:
     return None if has_flash(s.device) else f"torch has no flash kernel for {s.device}."
 
 
-@cache
-def has_flash(device: torch.device) -> bool:
-    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def choose_kernels(call: Call) -> list[SDPBackend]:
-    """The kernels that may run a call on CUDA, first choice first: never one that is slow or holds n×m in silence."""
-    s = call.sizes
-    fills_blocks = s.n % CUDNN_BLOCK == 0 and s.m % CUDNN_BLOCK == 0
-    if call.needs_grad and not fills_blocks:
-        return [SDPBackend.FLASH_ATTENTION]
-    return [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
-
-
 def decline(call: Call) -> str | None:
     held = _held(call)
     if held > MASK_LIMIT:
@@ -117,24 +101,32 @@ def estimate(call: Call) -> Cost:
 
 
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor, again: Again | None = None) -> Tensor:
+    if call.sizes.device.type == "cuda" and type(call.score) is Dot:
+        run = partial(_run_plain, call, again)
+        # nothing but the rows can be another the next time
+        call.kept["again"] = run
+        return run(query, key, value)
     out = _run(call, query, key, value)
     if again is None:
         return out
     return differentiate_by(again, out, (query, key, value, *call.tensors), call.constants)
 
 
+def _run_plain(call: Call, again: Again | None, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """A call of plain dot products on CUDA."""
+    query, key, scale = _rows(call, query, key)
+    return attend_on_cuda(call, query, key, value, scale, again)
+
+
 def _run(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, scale = _rows(call, query, key)
-    grouped = call.sizes.g != call.sizes.h
     if call.sizes.device.type == "cuda":
-        query, key, value = _align(query), _align(key), _align(value)
-        with sdpa_kernel(choose_kernels(call), set_priority=True):
-            return functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=grouped)
+        return attend_on_cuda(call, query, key, value, scale, None)
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     causal = _is_square_causal(call)
     return functional.scaled_dot_product_attention(
         query, key, value, attn_mask=None if causal else _write_out(call, query.dtype), is_causal=causal, scale=scale,
-        enable_gqa=grouped,
+        enable_gqa=call.sizes.g != call.sizes.h,
     )  # fmt: skip
 
 
@@ -180,14 +172,6 @@ def _rows(call: Call, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float
     if rows is None:
         raise rowless(call.score)
     return rows if is_plain else (rows[0].to(dtype), rows[1].to(dtype), rows[2])
-
-
-def _align(x: Tensor) -> Tensor:
-    """Rows as kernels on CUDA read them, sixteen bytes at a time: elsewhere they fault. A copy, where need be."""
-    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
-    # cuDNN takes no axis that was broadcast
-    aligned = x.storage_offset() % 8 == 0 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
-    return x if aligned and x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format)
 
 
 def _width(call: Call) -> int:

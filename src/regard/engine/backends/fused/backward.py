@@ -19,7 +19,7 @@ from regard.engine.backends.fused.kernels.queries import pull_queries, take_mean
 from regard.engine.backends.fused.kernels.tiles import ILL
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.passes import Pass, Room, make_room, share
-from regard.engine.backends.fused.shapes import LEAST, Shape, divide_up, round_up
+from regard.engine.backends.fused.shapes import LEAST, Shape, choose_span, divide_up, round_up
 from regard.engine.backends.fused.start import Starter
 from regard.engine.backends.fused.terms import LEARNED, Spots, as_rows, as_stat, make_noise, make_terms
 
@@ -163,8 +163,10 @@ def _pull_queries(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -
     owns = kind.takes_own_means and not is_borrowed
 
     def make(shape: Shape) -> Starter:
-        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "OWN": owns, **shape.constants}
-        return Starter(pull_queries, kind.count * divide_up(kind.n, shape.rows), constants, given)
+        count = kind.count * divide_up(kind.n, shape.rows)
+        span = choose_span(count) if is_borrowed else 1
+        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "OWN": owns, "SPAN": span}
+        return Starter(pull_queries, count // span, constants | shape.constants, given)
 
     return kind.ask("queries", make, tensors, is_borrowed)
 
@@ -176,8 +178,10 @@ def _pull_keys(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> S
     given = *_list_rows(spots, is_borrowed), *made, *terms
 
     def make(shape: Shape) -> Starter:
-        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, **shape.constants}
-        return Starter(pull_keys, kind.b * kind.g * divide_up(kind.m, shape.keys), constants, given)
+        count = kind.b * kind.g * divide_up(kind.m, shape.keys)
+        span = choose_span(count) if is_borrowed else 1
+        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "SPAN": span}
+        return Starter(pull_keys, count // span, constants | shape.constants, given)
 
     return kind.ask("keys", make, tensors, is_borrowed)
 

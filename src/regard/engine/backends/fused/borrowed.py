@@ -17,7 +17,7 @@ from regard.engine.backends.fused.recipe import Recipe
 # rows of its blocks
 BLOCK = 128
 # products of numbers from which on it is worth the looks at what it made: below, ours are done before they are begun
-LEAST_WORK = 2**34
+LEAST_WORK = 2**32
 LOG2E = math.log2(math.e)
 # width of rows that it is tuned for
 WIDEST = 128

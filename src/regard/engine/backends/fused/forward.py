@@ -14,7 +14,7 @@ from regard.engine.backends.fused.kernels.solve import solve_rows
 from regard.engine.backends.fused.kernels.tiles import FLAGGED, ILL
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.passes import Pass, Room, make_room
-from regard.engine.backends.fused.shapes import LEAST, Shape, divide_up
+from regard.engine.backends.fused.shapes import LEAST, Shape, choose_span, divide_up
 from regard.engine.backends.fused.start import Starter
 from regard.engine.backends.fused.terms import (
     Spots,
@@ -81,7 +81,9 @@ def _attend(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> Star
     folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and recipe.bias is None and recipe.scale > 0
 
     def make(shape: Shape) -> Starter:
-        constants = {**kind.constants, "FOLD": folds, "HEAL": heal, **shape.constants}
-        return Starter(attend_forward, kind.count * divide_up(kind.n, shape.rows), constants, given)
+        count = kind.count * divide_up(kind.n, shape.rows)
+        span = choose_span(count) if is_borrowed else 1
+        constants = {**kind.constants, "FOLD": folds, "HEAL": heal, "SPAN": span, **shape.constants}
+        return Starter(attend_forward, count // span, constants, given)
 
     return kind.ask("forward", make, tensors, is_borrowed)

@@ -63,6 +63,15 @@ def fit(shape: Shape, n: int, m: int, is_dot: bool) -> Shape:
     return Shape(rows, keys, shape.warps, shape.stages)
 
 
+def choose_span(count: int) -> int:
+    """How many of `count` blocks a program looks at that heals few.
+
+    >>> choose_span(384), choose_span(6)
+    (8, 2)
+    """
+    return min(count & -count, 8)
+
+
 @lru_cache(1024)
 def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> str:
     """What a measured shape holds for.

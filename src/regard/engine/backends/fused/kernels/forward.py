@@ -12,7 +12,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     NEVER,
     find_features,
     find_ill,
-    find_ill_rows,
+    find_ill_blocks,
     find_rows,
     load_rows,
     mix,
@@ -28,22 +28,46 @@ def attend_forward(
     q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
     SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+    SPAN: tl.constexpr,
 ):  # fmt: skip
     """One block of queries. Tiles are (queries, keys) for dot products and (keys, queries) for features.
 
     `flags` says of each block whether it came out with NaN or infinity, for who is to do it again with care.
     """
-    blocks = tl.cdiv(size.n, ROWS)
-    block = blocks - 1 - tl.program_id(0) % blocks
-    b = tl.program_id(0) // blocks // size.heads
-    h = tl.program_id(0) // blocks % size.heads
-    start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    at = tl.program_id(0)
     if HEAL == FLAGGED:
-        if tl.load(flags + tl.program_id(0)) == 0:
+        if tl.load(flags + at) == 0:
             return
     if HEAL == ILL:
-        if find_ill_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, False) == 0:
-            return
+        # most are not: one look at several
+        ill = find_ill_blocks(out, at * SPAN, size.heads, size.n, e, ROWS, E, SPAN, False)
+        if ill > 0:
+            for t in range(SPAN):
+                ill = find_ill_blocks(out, at * SPAN + t, size.heads, size.n, e, ROWS, E, 1, False)
+                if ill > 0:
+                    _attend_block(
+                        at * SPAN + t, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE,
+                        WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL,
+                    )  # fmt: skip
+    else:
+        _attend_block(
+            at, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E,
+            ROWS, KEYS, PRECISION, FAST, HEAL,
+        )  # fmt: skip
+
+
+@triton.jit
+def _attend_block(
+    number, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr,
+    SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, FOLD: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
+):  # fmt: skip
+    """One block."""
+    blocks = tl.cdiv(size.n, ROWS)
+    block = blocks - 1 - number % blocks
+    b = number // blocks // size.heads
+    h = number // blocks % size.heads
+    start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
     if HEAL:
         # one kind of tile does: a heal is rare, and a smaller program compiles faster
         whole_start, whole_stop = start, start
@@ -126,7 +150,7 @@ def attend_forward(
     if flags is not None and HEAL == NEVER:
         # rows past the last one hold what nobody stores, and columns past the last zeros
         past = block * ROWS + tl.arange(0, ROWS)[:, None] >= size.n
-        tl.store(flags + tl.program_id(0), find_ill(tl.where(past, 0.0, acc)))
+        tl.store(flags + number, find_ill(tl.where(past, 0.0, acc)))
 
 
 @triton.jit

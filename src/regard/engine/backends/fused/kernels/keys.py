@@ -12,7 +12,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     NEVER,
     find_features,
     find_ill,
-    find_ill_rows,
+    find_ill_blocks,
     find_rows,
     load_rows,
     mix,
@@ -26,24 +26,50 @@ def pull_keys(
     q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    HIDES: tl.constexpr,
+    HIDES: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
-    blocks = tl.cdiv(size.m, KEYS)
-    block = tl.program_id(0) % blocks
+    at = tl.program_id(0)
     heads = size.heads // size.group
-    b = tl.program_id(0) // blocks // heads
-    g = tl.program_id(0) // blocks % heads
+    if HEAL == FLAGGED:
+        if tl.load(flags + at) == 0:
+            return
+    if HEAL == ILL:
+        # most are not: one look at several
+        ill = find_ill_blocks(dk, at * SPAN, heads, size.m, d, KEYS, D, SPAN, True)
+        ill += find_ill_blocks(dv, at * SPAN, heads, size.m, e, KEYS, E, SPAN, True)
+        if ill > 0:
+            for t in range(SPAN):
+                ill = find_ill_blocks(dk, at * SPAN + t, heads, size.m, d, KEYS, D, 1, True)
+                ill += find_ill_blocks(dv, at * SPAN + t, heads, size.m, e, KEYS, E, 1, True)
+                if ill > 0:
+                    _pull_block(
+                        at * SPAN + t, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask,
+                        bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES,
+                    )  # fmt: skip
+    else:
+        _pull_block(
+            at, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d, e,
+            SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES,
+        )  # fmt: skip
+
+
+@triton.jit
+def _pull_block(
+    number, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, HIDES: tl.constexpr,
+):  # fmt: skip
+    """One block."""
+    blocks = tl.cdiv(size.m, KEYS)
+    block = number % blocks
+    heads = size.heads // size.group
+    b = number // blocks // heads
+    g = number // blocks % heads
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
-    if HEAL == FLAGGED:
-        if tl.load(flags + tl.program_id(0)) == 0:
-            return
-    if HEAL == ILL:
-        ill = find_ill_rows(dk, b, g, block * KEYS, size.m, d, KEYS, D, True)
-        if ill + find_ill_rows(dv, b, g, block * KEYS, size.m, e, KEYS, E, True) == 0:
-            return
     if HEAL:
         if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, g, heads, own, size.m, d)
@@ -110,7 +136,7 @@ def pull_keys(
         else:
             tl.debug_barrier()
             ill |= find_ill_features(features, b, g, heads, own, size.m, d)
-        tl.store(flags + tl.program_id(0), ill)
+        tl.store(flags + number, ill)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     NEVER,
     find_features,
     find_ill,
-    find_ill_rows,
+    find_ill_blocks,
     find_rows,
     load_rows,
     mix,
@@ -39,27 +39,51 @@ def pull_queries(
     q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    OWN: tl.constexpr, HIDES: tl.constexpr,
+    OWN: tl.constexpr, HIDES: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Tiles lie as in the forward kernel. Rows that take their `OWN` mean of the gradient leave it in `means`.
 
     Under a mask that `HIDES` sums leave out what does not meet, with care or not: the same bits whatever lies there.
     """
+    at = tl.program_id(0)
+    if HEAL == FLAGGED:
+        if tl.load(flags + at) == 0:
+            return
+    if HEAL == ILL:
+        # most are not: one look at several
+        ill = find_ill_blocks(dq, at * SPAN, size.heads, size.n, d, ROWS, D, SPAN, False)
+        if ill > 0:
+            for t in range(SPAN):
+                ill = find_ill_blocks(dq, at * SPAN + t, size.heads, size.n, d, ROWS, D, 1, False)
+                if ill > 0:
+                    _pull_block(
+                        at * SPAN + t, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias,
+                        noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
+                    )  # fmt: skip
+    else:
+        _pull_block(
+            at, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d, e,
+            SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
+        )  # fmt: skip
+
+
+@triton.jit
+def _pull_block(
+    number, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size,
+    d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
+    HEAL: tl.constexpr, OWN: tl.constexpr, HIDES: tl.constexpr,
+):  # fmt: skip
+    """One block."""
     blocks = tl.cdiv(size.n, ROWS)
-    block = blocks - 1 - tl.program_id(0) % blocks
-    b = tl.program_id(0) // blocks // size.heads
-    h = tl.program_id(0) // blocks % size.heads
+    block = blocks - 1 - number % blocks
+    b = number // blocks // size.heads
+    h = number // blocks % size.heads
     g = h // size.group
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
-    if HEAL == FLAGGED:
-        if tl.load(flags + tl.program_id(0)) == 0:
-            return
-    if HEAL == ILL:
-        if find_ill_rows(dq, b, h, block * ROWS, size.n, d, ROWS, D, False) == 0:
-            return
     if HEAL:
         if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, h, size.heads, i, size.n, d)
@@ -138,10 +162,10 @@ def pull_queries(
     if SCORE == "dot":
         store_rows(acc * score.slope, dq, b, h, block * ROWS, size.n, d, ROWS, D)
         if flags is not None and HEAL == NEVER:
-            tl.store(flags + tl.program_id(0), find_ill(tl.where(i >= size.n, 0.0, acc)))
+            tl.store(flags + number, find_ill(tl.where(i >= size.n, 0.0, acc)))
     elif flags is not None and HEAL == NEVER:
         tl.debug_barrier()
-        tl.store(flags + tl.program_id(0), find_ill_features(features, b, h, size.heads, i, size.n, d))
+        tl.store(flags + number, find_ill_features(features, b, h, size.heads, i, size.n, d))
 
 
 @triton.jit

@@ -78,14 +78,28 @@ def find_ill(block):
 
 
 @triton.jit
-def find_ill_rows(
-    rows, b, h, start, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr, LAST: tl.constexpr
-):
-    """The same of a block as cuDNN made it, by the row of each unit that sees least: what it shows, all rows show."""
-    i = start + tl.arange(0, COUNT // UNIT_ROWS)[:, None] * UNIT_ROWS + (UNIT_ROWS - 1 if LAST else 0)
+def find_ill_blocks(
+    rows, first, heads, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr, SPAN: tl.constexpr,
+    IS_CAUSE: tl.constexpr,
+):  # fmt: skip
+    """The same of `SPAN` blocks as cuDNN made them, by the row of each unit that sees least: what it shows, all show.
+
+    That is the first of queries, whose blocks are counted from the last one, and the last of keys (`IS_CAUSE`).
+    """
+    UNITS: tl.constexpr = COUNT // UNIT_ROWS
+    blocks = tl.cdiv(count, COUNT)
+    t = tl.arange(0, SPAN * UNITS)[:, None]
+    at = first + t // UNITS
+    if IS_CAUSE:
+        i = at % blocks * COUNT + t % UNITS * UNIT_ROWS + UNIT_ROWS - 1
+    else:
+        i = (blocks - 1 - at % blocks) * COUNT + t % UNITS * UNIT_ROWS
     i = tl.minimum(i, count - 1)
     d = tl.arange(0, WIDTH)[None, :]
-    return find_ill(tl.load(find_rows(rows, b, h) + i.to(tl.int64) * rows.i + d * rows.d, mask=d < width, other=0.0))
+    group = at // blocks
+    begin = (group // heads).to(tl.int64) * rows.b + (group % heads).to(tl.int64) * rows.h
+    where = rows.at + begin + i.to(tl.int64) * rows.i + d * rows.d
+    return find_ill(tl.load(where, mask=d < width, other=0.0))
 
 
 @triton.jit
