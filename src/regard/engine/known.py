@@ -109,15 +109,14 @@ def read_kind(
         return None
     if type(dropout) is not float or type(backend) is not str:
         return None
-    device = query.device.type
-    kind: list[Any] = [
-        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled(device), dropout, backend,
-    ]  # fmt: skip
+    kind: list[Any] = [torch.is_grad_enabled(), torch.is_inference_mode_enabled(), dropout, backend]
     for rows in (query, key, value):
         described = _describe(rows)
         if described is None:
             return None
         kind.append(described)
+    device = query.device.type
+    kind.append(torch.is_autocast_enabled(device))
     score, weigh, mask, bias = terms
     if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
         return None
