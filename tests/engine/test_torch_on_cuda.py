@@ -5,7 +5,7 @@ import torch
 from torch.backends import cuda
 from torch.nn import functional
 
-from regard.core import RegardError, Sizes
+from regard.core import Sizes
 from regard.engine.backends import sdpa, sdpa_cuda
 from regard.engine.call import Call
 from regard.mask import Full
@@ -79,15 +79,6 @@ def test_who_switches_cudnn_off_gets_the_flash_kernel(on, monkeypatch):
         monkeypatch.setattr(cuda, "cudnn_sdp_enabled", lambda enabled=enabled: enabled)
         sdpa.run(call, rows, rows, rows)
     assert asked == ["cuDNN" if x else "flash" for x in (on, not on)]
-
-
-def test_no_slow_kernel_is_let_in(monkeypatch):
-    # torch's own word: neither has a kernel for the CPU
-    asked = stand_in(monkeypatch)
-    rows = torch.zeros(2, 4, 64, 16, dtype=torch.bfloat16)
-    with pytest.raises(RegardError, match="neither torch's flash kernel nor cuDNN takes this call"):
-        sdpa.run(make_call(64, 64), rows, rows, rows)
-    assert asked == []
 
 
 def test_numbers_are_not_looked_at():

@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from regard.core import RegardError
 from regard.engine.backends.fused.borrowed import as_logsumexp, as_rows_are_kept
 from regard.engine.backends.fused.kind import Kind, find_kind
-from regard.engine.backends.fused.read import Order, keeps_rows, read
+from regard.engine.backends.fused.read import Order, keeps_mask, keeps_rows, read
 from regard.engine.backends.fused.recipe import parse
 from regard.engine.backends.fused.terms import LEARNED, complete, hold, lay_out
 from regard.engine.backends.fused.work import Seeds, is_borrowed, run_backward, run_forward
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
-from regard.score import Dot
 
 
 class Work:
@@ -42,6 +41,10 @@ class Work:
         out: Tensor = _apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
 
+    def attend_beside(self, learned: Sequence[Tensor], *rows: Tensor) -> Tensor:
+        """The output, where only the rows are others."""
+        return self.attend(*rows, *learned)
+
     def hold(self, tensors: Sequence[Tensor], marks: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The tensors of the call by their names."""
         held = dict(zip(self.names, tensors, strict=True))
@@ -62,11 +65,12 @@ def attend_fused(call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: S
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
     work = Work(kind, order, seeds, call.needs_grad, again, call.constants)
-    is_bare = isinstance(call.score, Dot) and keeps_rows(call)
-    if is_bare and not (call.tensors or order.marks or call.dropout or kind.recipe.draws):
-        # nothing but the rows can be another the next time
-        call.kept["again"] = work.attend
-    return work.attend(*(x for x in order[1:7] if x is not None))
+    learned = [x for x in order[4:7] if x is not None]
+    is_drawn = call.dropout or kind.recipe.draws
+    if call.kept.get("is_fixed") and keeps_rows(call) and keeps_mask(call) and not is_drawn:
+        # for the next call that has the same terms
+        call.kept["again"] = call.mask, partial(work.attend_beside, learned) if learned else work.attend
+    return work.attend(*order[1:4], *learned)
 
 
 def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:
