@@ -54,9 +54,7 @@ def _is_aligned(x: Tensor) -> bool:
 
 def attend_borrowed(query: Tensor, key: Tensor, value: Tensor, scale: float, keeps: bool) -> tuple[Tensor, Tensor]:
     """The output, and each row's logsumexp, which is empty unless it is to be kept."""
-    made = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        query, key, value, None, keeps, 0.0, True, False, scale=scale
-    )
+    made = torch._scaled_dot_product_cudnn_attention(query, key, value, None, keeps, 0.0, True, False, scale=scale)
     return made[0], made[1]
 
 
