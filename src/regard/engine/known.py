@@ -131,8 +131,13 @@ def read_kind(
     device = query.device.type
     kind.append(torch.is_autocast_enabled(device))
     score, weigh, mask, bias = terms
-    if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
-        return None
+    for term, tensors in ((score, None), (weigh, None), (bias, None), (mask, numbers)):
+        # most are known by what was read of them once
+        known = None if term is None or not isinstance(term, Term) else term.__dict__.get("_kind")
+        if known is not None:
+            kind.append(known)
+        elif not _read(term, kind, tensors):
+            return None
     if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
         # others can change what lies on the CPU, and tensors of inference mode do not count their changes
         return None
