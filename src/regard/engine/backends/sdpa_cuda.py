@@ -33,10 +33,14 @@ def attend_on_cuda(call: Call, query: Tensor, key: Tensor, value: Tensor, scale:
 
     `again` is the call of the same rows, for who differentiates their gradients.
     """
-    rows = align(query), align(key), align(value)
-    takes: bool | None = call.kept.get("takes_cudnn")
-    if takes is None:
-        takes = call.kept["takes_cudnn"] = may_take_cudnn(call) and _ask(call, *rows)
+    kept: tuple[bool, bool] | None = call.kept.get("on_cuda")
+    rows = query, key, value
+    if kept is None or not kept[0]:
+        rows = align(query), align(key), align(value)
+    if kept is None:
+        lies_well = rows[0] is query and rows[1] is key and rows[2] is value
+        kept = call.kept["on_cuda"] = lies_well, may_take_cudnn(call) and _ask(call, *rows)
+    takes = kept[1]
     # the user may have switched it off
     takes = takes and cuda.cudnn_sdp_enabled()
     if not call.needs_grad:
@@ -87,7 +91,9 @@ class _Attend(torch.autograd.Function):
             # a graph of the gradients is wanted
             wants = ctx.needs_input_grad[3:]
             return None, None, None, *differentiate(ctx.again, (query, key, value), wants, grad)
-        rows = align(grad), query, key, value, out, logsumexp
+        if not grad.is_contiguous() or grad.data_ptr() % 16:
+            grad = align(grad)
+        rows = grad, query, key, value, out, logsumexp
         return None, None, None, *pull(*rows, seed, offset, ctx.scale, ctx.takes_cudnn)
 
 

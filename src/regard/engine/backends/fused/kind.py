@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
 from regard.engine.backends.fused.kernels.tiles import ALWAYS, FLAGGED, NEVER, Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
-from regard.engine.backends.fused.shapes import Shape, fit, round_up
+from regard.engine.backends.fused.shapes import Shape, count_blocks, fit, round_up
 from regard.engine.backends.fused.start import Starter, start_all
 from regard.engine.backends.fused.tune import pick
 
@@ -80,9 +81,21 @@ class Kind:
         if shape is None:
             launch = None if heals_alone else lambda x: start_all([make(x)], held)
             found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
-            # few queries need no long block
-            shape = self._shapes[kernel] = fit(found, self.n, self.m, self.recipe.is_dot)
+            shape = self._shapes[kernel] = fit(found, self.n, self.m, self._name_short(kernel, found))
         return make(shape)
+
+    def _name_short(self, kernel: str, shape: Shape) -> str | None:
+        """The side that is short because long blocks of features would leave much of the device without work."""
+        blocks = count_blocks(shape, kernel, (self.count, self.b * self.g), self.n, self.m)
+        if self.recipe.is_dot or kernel == "bias" or blocks >= 2 * count_units(self.device):
+            return None
+        return "keys" if kernel == "keys" else "rows"
+
+
+@cache
+def count_units(device: torch.device) -> int:
+    """How many programs a device runs side by side, at least."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
 
 
 def find_kind(order: Order, borrows: bool = False) -> Kind:

@@ -49,18 +49,27 @@ def round_up(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def fit(shape: Shape, n: int, m: int, is_dot: bool) -> Shape:
+def fit(shape: Shape, n: int, m: int, short: str | None = None) -> Shape:
     """The shape for a call of n queries and m keys: few of them need no long block.
 
-    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets.
+    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets; `short`
+    names a side that is short in any case.
 
-    >>> fit(Shape(128, 64, 4, 3), 50, 1000, True)
+    >>> fit(Shape(128, 64, 4, 3), 50, 1000)
     Shape(rows=32, keys=64, warps=4, stages=3)
     """
-    # features lie along threads, one position each: shorter blocks would leave some without work
-    short = SHORT if is_dot else FEW
-    rows, keys = (min(most, short) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
+    rows = min(shape.rows, SHORT) if n <= FEW or short == "rows" else shape.rows
+    keys = min(shape.keys, SHORT) if m <= FEW or short == "keys" else shape.keys
     return Shape(rows, keys, shape.warps, shape.stages)
+
+
+def count_blocks(shape: Shape, kernel: str, heads: tuple[int, int], n: int, m: int) -> int:
+    """How many programs share the work of a kernel; `heads` are those of all sequences, of queries and of keys.
+
+    >>> count_blocks(Shape(128, 64), "forward", (8, 8), 1000, 1000)
+    64
+    """
+    return heads[1] * divide_up(m, shape.keys) if kernel == "keys" else heads[0] * divide_up(n, shape.rows)
 
 
 def choose_span(count: int) -> int:
