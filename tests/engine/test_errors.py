@@ -12,7 +12,7 @@ import torch
 import regard
 from regard import RegardError, attend, explain
 from regard.engine.backends import compiled, fused, sdpa
-from tests.engine import test_wrong_kinds
+from tests.engine import test_torch_on_cuda, test_wrong_kinds
 from tests.engine.messages import KEY, QUERY, VALUE
 from tests.engine.messages import MESSAGES as OF_CALLS
 from tests.engine.messages_again import MESSAGES as OF_RECOMPUTATION
@@ -192,6 +192,7 @@ def is_pinned(text: str, path: pathlib.Path) -> bool:
         NO_TRITON,
         NO_SECOND,
         NO_TABLE.format("shapes.json"),
+        test_torch_on_cuda.NEITHER,
     ]
     # a refusal comes wrapped in the planner's sentence
     return any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned)
