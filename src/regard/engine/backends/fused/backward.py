@@ -16,7 +16,7 @@ from regard.engine.backends.fused.kernels.bias import pull_bias
 from regard.engine.backends.fused.kernels.keys import pull_keys
 from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
-from regard.engine.backends.fused.kernels.tiles import ILL
+from regard.engine.backends.fused.kernels.tiles import FLAGGED, ILL
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.passes import Pass, Room, make_room, share
 from regard.engine.backends.fused.shapes import LEAST, Shape, choose_span, divide_up, round_up
@@ -164,7 +164,7 @@ def _pull_queries(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -
 
     def make(shape: Shape) -> Starter:
         count = kind.count * divide_up(kind.n, shape.rows)
-        span = choose_span(count) if is_borrowed else 1
+        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
         constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "OWN": owns, "SPAN": span}
         return Starter(pull_queries, count // span, constants | shape.constants, given)
 
@@ -179,8 +179,9 @@ def _pull_keys(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> S
 
     def make(shape: Shape) -> Starter:
         count = kind.b * kind.g * divide_up(kind.m, shape.keys)
-        span = choose_span(count) if is_borrowed else 1
+        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
         constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "SPAN": span}
+        constants["IS_GROUPED"] = kind.h != kind.g
         return Starter(pull_keys, count // span, constants | shape.constants, given)
 
     return kind.ask("keys", make, tensors, is_borrowed)
@@ -190,4 +191,4 @@ def _list_rows(spots: Spots, is_borrowed: bool) -> tuple[Any, ...]:
     """What the kernels of a backward pass read alike."""
     rows = (as_rows(spots[name]) for name in ("query", "key", "value", "grad"))
     out = as_rows(spots["out"]) if is_borrowed else None
-    return *rows, out, as_stat(spots.get("stat"), is_borrowed), spots.get("means")
+    return *rows, out, as_stat(spots.get("stat")), spots.get("means")

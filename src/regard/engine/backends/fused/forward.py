@@ -76,13 +76,13 @@ def _attend(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> Star
     recipe = kind.recipe
     rows = (as_rows(spots[name]) for name in ("query", "key", "value", "out"))
     is_borrowed = heal == ILL.value
-    noted = as_stat(spots.get("stat"), is_borrowed), spots.get("flags")
+    noted = as_stat(spots.get("stat")), spots.get("flags")
     given = *rows, *noted, *make_terms(kind, spots), make_noise(recipe, spots), kind.size
     folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and recipe.bias is None and recipe.scale > 0
 
     def make(shape: Shape) -> Starter:
         count = kind.count * divide_up(kind.n, shape.rows)
-        span = choose_span(count) if is_borrowed else 1
+        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
         constants = {**kind.constants, "FOLD": folds, "HEAL": heal, "SPAN": span, **shape.constants}
         return Starter(attend_forward, count // span, constants, given)
 

@@ -14,7 +14,7 @@ from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
 from regard.engine.backends.fused.kernels.tiles import ALWAYS, FLAGGED, NEVER, Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
-from regard.engine.backends.fused.shapes import Shape, count_blocks, fit, round_up
+from regard.engine.backends.fused.shapes import FEW, Shape, choose, count_blocks, fit, round_up
 from regard.engine.backends.fused.start import Starter, start_all
 from regard.engine.backends.fused.tune import pick
 
@@ -81,15 +81,18 @@ class Kind:
         if shape is None:
             launch = None if heals_alone else lambda x: start_all([make(x)], held)
             found = pick(kernel, self.recipe, self.is_half, self.widths, self.device, launch)
-            shape = self._shapes[kernel] = fit(found, self.n, self.m, self._name_short(kernel, found))
+            shape = self._shapes[kernel] = self._fit(kernel, found)
         return make(shape)
 
-    def _name_short(self, kernel: str, shape: Shape) -> str | None:
-        """The side that is short because long blocks of features would leave much of the device without work."""
+    def _fit(self, kernel: str, shape: Shape) -> Shape:
+        """A shape for these lengths: few queries need no long block, and few blocks should not be long."""
+        if self.recipe.is_dot or kernel == "bias":
+            return fit(shape, self.n, self.m)
+        own = self.m if kernel == "keys" else self.n
         blocks = count_blocks(shape, kernel, (self.count, self.b * self.g), self.n, self.m)
-        if self.recipe.is_dot or kernel == "bias" or blocks >= 2 * count_units(self.device):
-            return None
-        return "keys" if kernel == "keys" else "rows"
+        if own <= FEW or blocks < 2 * count_units(self.device):
+            return choose(kernel, self.recipe, self.is_half, *self.widths, is_few=True)
+        return shape
 
 
 @cache

@@ -49,17 +49,15 @@ def round_up(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def fit(shape: Shape, n: int, m: int, short: str | None = None) -> Shape:
+def fit(shape: Shape, n: int, m: int) -> Shape:
     """The shape for a call of n queries and m keys: few of them need no long block.
 
-    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets; `short`
-    names a side that is short in any case.
+    There are two lengths of a block, so that a kernel is compiled for no more, however many lengths it meets.
 
     >>> fit(Shape(128, 64, 4, 3), 50, 1000)
     Shape(rows=32, keys=64, warps=4, stages=3)
     """
-    rows = min(shape.rows, SHORT) if n <= FEW or short == "rows" else shape.rows
-    keys = min(shape.keys, SHORT) if m <= FEW or short == "keys" else shape.keys
+    rows, keys = (min(most, SHORT) if count <= FEW else most for most, count in ((shape.rows, n), (shape.keys, m)))
     return Shape(rows, keys, shape.warps, shape.stages)
 
 
@@ -95,9 +93,14 @@ def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int
 
 
 @lru_cache(1024)
-def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) -> Shape:
-    """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e."""
+def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int, is_few: bool = False) -> Shape:
+    """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e.
+
+    `is_few` asks for features in blocks so short that few of them occupy a device.
+    """
     if not recipe.is_dot:
+        if (is_few and width <= 128) or (is_half and 128 < width <= 256):
+            return _FEW_FEATURES[kernel]
         return _FEATURES[kernel] if width <= 128 else _WIDE_FEATURES[kernel]
     if narrow <= 32:
         # Triton 3.6 multiplies wrongly on Hopper where 64 rows meet a matrix of 16 columns; 32 rows take other units
@@ -105,18 +108,14 @@ def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int) 
     if not is_half:
         return _FLOAT[kernel] if width <= 64 else Shape(32, 32) if width <= 128 else Shape(16, 16)
     if width <= 64:
-        if kernel == "forward" and recipe.before is not None:
-            # a narrow band: small blocks waste less of it
+        if kernel in ("forward", "queries") and (recipe.hides or recipe.bias):
+            # small blocks waste less of a mask's edge, and of a narrow band
             return Shape(64, 64, 4, 3)
-        if kernel == "keys" and (recipe.bias or recipe.before is not None):
-            return Shape(64, 64, 4, 2)
-        if kernel == "queries" and (recipe.bias or recipe.before is not None):
-            return Shape(128, 32, 4, 3) if recipe.bias else Shape(64, 64, 4, 2)
         if kernel == "keys" and not recipe.takes_means:
             return Shape(32, 128, 4, 3)
         return _UP_TO_64[kernel]
     if width <= 128:
-        return _UP_TO_128[kernel]
+        return Shape(32, 64, 4, 3) if kernel == "keys" and recipe.cap is not None else _UP_TO_128[kernel]
     return Shape(64, 32, 8, 1) if width <= 256 else Shape(32, 32, 8, 1)
 
 
@@ -124,14 +123,14 @@ _UP_TO_64 = {
     "forward": Shape(128, 64, 4, 3),
     "solve": Shape(64, 64, 4, 3),
     "queries": Shape(128, 64, 4, 3),
-    "keys": Shape(32, 128, 4, 2),
+    "keys": Shape(64, 64, 4, 1),
     "bias": Shape(128, 64, 4, 1),
 }
 _UP_TO_128 = {
-    "forward": Shape(128, 128, 8, 3),
+    "forward": Shape(64, 64, 4, 3),
     "solve": Shape(64, 64, 4, 2),
     "queries": Shape(128, 64, 8, 3),
-    "keys": Shape(64, 64, 4, 2),
+    "keys": Shape(64, 64, 4, 1),
     "bias": Shape(64, 64, 4, 1),
 }
 _FLOAT = dict.fromkeys(_UP_TO_64, Shape(64, 64)) | {"bias": Shape(32, 32), "keys": Shape(32, 32)}
@@ -142,6 +141,14 @@ _FEATURES = {
     "queries": Shape(128, 64),
     "keys": Shape(64, 64, 2),
     "bias": Shape(32, 64),
+}
+# short blocks, whose warps share a position's sums
+_FEW_FEATURES = {
+    "forward": Shape(32, 64, 8),
+    "solve": Shape(32, 64, 8),
+    "queries": Shape(32, 64),
+    "keys": Shape(64, 32, 8),
+    "bias": Shape(16, 32),
 }
 _WIDE_FEATURES = {
     "forward": Shape(64, 16),

@@ -132,8 +132,8 @@ def as_rows(spot: Spot) -> Rows:
     return Rows(spot, *spot.held.stride())
 
 
-def as_stat(spot: Spot | None, is_logsumexp: bool = False) -> Stat | None:
-    return None if spot is None else Stat(spot, 0 if is_logsumexp else spot.held.numel() // 2)
+def as_stat(spot: Spot | None) -> Stat | None:
+    return None if spot is None else Stat(spot, spot.held.numel() // 2)
 
 
 def list_strides(x: Tensor) -> list[int]:

@@ -20,8 +20,8 @@ class Bias(NamedTuple):
 
 
 @triton.jit
-def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr):
-    """Scores with what position adds, in units of `UNIT`."""
+def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr, anchor=None):
+    """Scores with what position adds, in units of `UNIT`; `anchor` is a place near those of queries or of keys."""
     if bias.dense is not None:
         row = bias.dense + b.to(tl.int64) * bias.dense_b + h.to(tl.int64) * bias.dense_h
         at = row + i.to(tl.int64) * bias.dense_i + j.to(tl.int64) * bias.dense_j
@@ -33,7 +33,12 @@ def add_bias(scores, bias, b, h, i, j, n, m, UNIT: tl.constexpr):
         scores += values
     if bias.slopes is not None:
         slope = tl.load(bias.slopes + h).to(tl.float32)
-        scores -= slope * tl.abs(i + bias.place - j).to(tl.float32) * UNIT
+        if anchor is None:
+            apart = tl.abs(i + bias.place - j).to(tl.float32)
+        else:
+            # as numbers before they meet, pair by pair; the distance is exact where it is no longer than 2**24
+            apart = tl.abs((i + bias.place - anchor).to(tl.float32) - (j - anchor).to(tl.float32))
+        scores -= slope * UNIT * apart
     if bias.diagonals is not None:
         at = bias.diagonals + h.to(tl.int64) * (n + m - 1) + (j - i + n - 1)
         scores += tl.load(at, mask=(i < n) & (j < m), other=0.0) * UNIT

@@ -11,6 +11,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     ILL,
     NEVER,
     find_features,
+    find_flagged,
     find_ill,
     find_ill_blocks,
     find_rows,
@@ -35,16 +36,11 @@ def attend_forward(
     `flags` says of each block whether it came out with NaN or infinity, for who is to do it again with care.
     """
     at = tl.program_id(0)
-    if HEAL == FLAGGED:
-        if tl.load(flags + at) == 0:
-            return
-    if HEAL == ILL:
+    if HEAL >= FLAGGED:
         # most are not: one look at several
-        ill = find_ill_blocks(out, at * SPAN, size.heads, size.n, e, ROWS, E, SPAN, False)
-        if ill > 0:
+        if _find_ill(at * SPAN, out, flags, size, e, E, ROWS, HEAL, SPAN) > 0:
             for t in range(SPAN):
-                ill = find_ill_blocks(out, at * SPAN + t, size.heads, size.n, e, ROWS, E, 1, False)
-                if ill > 0:
+                if _find_ill(at * SPAN + t, out, flags, size, e, E, ROWS, HEAL, 1) > 0:
                     _attend_block(
                         at * SPAN + t, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE,
                         WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL,
@@ -54,6 +50,17 @@ def attend_forward(
             at, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E,
             ROWS, KEYS, PRECISION, FAST, HEAL,
         )  # fmt: skip
+
+
+@triton.jit
+def _find_ill(
+    first, out, flags, size, e: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, HEAL: tl.constexpr,
+    SPAN: tl.constexpr,
+):  # fmt: skip
+    if HEAL == FLAGGED:
+        return find_flagged(flags, first, SPAN)
+    else:
+        return find_ill_blocks(out, first, size.heads, size.n, e, ROWS, E, SPAN, False)
 
 
 @triton.jit
@@ -139,7 +146,7 @@ def _attend_block(
             share = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
             # a weight is e^−inf = 0 where there is no mass
             peak = tl.where(nothing, float("inf"), peak)
-            if stat.apart == 0:
+            if HEAL == ILL:
                 tl.store(stat.at + row, (peak - tl.log2(share)) * 0.6931471805599453, mask=i < size.n)
             else:
                 tl.store(stat.at + row, peak, mask=i < size.n)
@@ -175,13 +182,14 @@ def _absorb(
         else:
             _, scores = score_tile(
                 query, key, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, ROWS, KEYS, PRECISION, FAST,
+                anchor=start,
             )  # fmt: skip
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, g, size.heads // size.group, size.m, d)
         _, scores = score_tile(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, KEYS, ROWS, PRECISION, FAST,
-            are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS),
+            are_near(score, b, h, first, start, size.heads, size.group, size.n, size.m, ROWS, KEYS), start,
         )  # fmt: skip
     if WEIGH == "softmax":
         if CHECK:

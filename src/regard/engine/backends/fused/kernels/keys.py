@@ -11,6 +11,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     ILL,
     NEVER,
     find_features,
+    find_flagged,
     find_ill,
     find_ill_blocks,
     find_rows,
@@ -26,32 +27,38 @@ def pull_keys(
     q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d: tl.constexpr,
     e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr,
-    HIDES: tl.constexpr, SPAN: tl.constexpr,
+    HIDES: tl.constexpr, SPAN: tl.constexpr, IS_GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Tiles are (keys, queries) for dot products and (queries, keys) for features: sums run along the queries."""
     at = tl.program_id(0)
-    heads = size.heads // size.group
-    if HEAL == FLAGGED:
-        if tl.load(flags + at) == 0:
-            return
-    if HEAL == ILL:
+    if HEAL >= FLAGGED:
         # most are not: one look at several
-        ill = find_ill_blocks(dk, at * SPAN, heads, size.m, d, KEYS, D, SPAN, True)
-        ill += find_ill_blocks(dv, at * SPAN, heads, size.m, e, KEYS, E, SPAN, True)
-        if ill > 0:
+        if _find_ill(at * SPAN, dk, dv, flags, size, d, e, D, E, KEYS, HEAL, SPAN) > 0:
             for t in range(SPAN):
-                ill = find_ill_blocks(dk, at * SPAN + t, heads, size.m, d, KEYS, D, 1, True)
-                ill += find_ill_blocks(dv, at * SPAN + t, heads, size.m, e, KEYS, E, 1, True)
-                if ill > 0:
+                if _find_ill(at * SPAN + t, dk, dv, flags, size, d, e, D, E, KEYS, HEAL, 1) > 0:
                     _pull_block(
                         at * SPAN + t, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask,
                         bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES,
+                        IS_GROUPED,
                     )  # fmt: skip
     else:
         _pull_block(
             at, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size, d, e,
-            SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES,
+            SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, IS_GROUPED,
         )  # fmt: skip
+
+
+@triton.jit
+def _find_ill(
+    first, dk, dv, flags, size, d: tl.constexpr, e: tl.constexpr, D: tl.constexpr, E: tl.constexpr, KEYS: tl.constexpr,
+    HEAL: tl.constexpr, SPAN: tl.constexpr,
+):  # fmt: skip
+    if HEAL == FLAGGED:
+        return find_flagged(flags, first, SPAN)
+    else:
+        heads = size.heads // size.group
+        ill = find_ill_blocks(dk, first, heads, size.m, d, KEYS, D, SPAN, True)
+        return ill + find_ill_blocks(dv, first, heads, size.m, e, KEYS, E, SPAN, True)
 
 
 @triton.jit
@@ -59,7 +66,7 @@ def _pull_block(
     number, q, k, v, grad, out, stat, means, dk, dv, flags, features, score, weigh, mask, bias, noise, size,
     d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr,
-    HEAL: tl.constexpr, HIDES: tl.constexpr,
+    HEAL: tl.constexpr, HIDES: tl.constexpr, IS_GROUPED: tl.constexpr,
 ):  # fmt: skip
     """One block."""
     blocks = tl.cdiv(size.m, KEYS)
@@ -87,42 +94,20 @@ def _pull_block(
         value = load_rows(v, b, g, block * KEYS, size.m, e, KEYS, E, True)
         if SCORE != "dot":
             value = tl.trans(value)
-    for t in range(size.group):
-        h = g * size.group + t
-        if SCORE == "dot":
-            if mask.after is not None:
-                for at in range(start, tl.minimum(whole_start, stop), ROWS):
-                    acc, total = _gather(
-                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
-                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, HIDES, True,
-                    )  # fmt: skip
-            if not HEAL:
-                for at in range(whole_start, whole_stop, ROWS):
-                    acc, total = _gather(
-                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
-                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, HIDES, False,
-                    )  # fmt: skip
-        else:
-            # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
-            whole_stop = start
-        for at in range(whole_stop, stop, ROWS):
-            if mask.bits is not None:
-                i = at + tl.arange(0, ROWS)
-                i = i[None, :] if AXIS == 0 else i[:, None]
-                if meet(mask, b, h, i, block * KEYS, size.n, size.m, AXIS, KEYS):
-                    acc, total = _gather(
-                        acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score,
-                        weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                        FAST, HEAL, HIDES, True,
-                    )  # fmt: skip
-            else:
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, block * KEYS, at, stat, means, features, score, weigh,
-                    mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
-                    HIDES, True,
-                )  # fmt: skip
+    if IS_GROUPED:
+        for t in range(size.group):
+            acc, total = _meet_head(
+                acc, total, key, value, q, grad, out, b, g * size.group + t, block * KEYS, start, whole_start,
+                whole_stop, stop, stat, means, features, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH,
+                UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, HIDES,
+            )  # fmt: skip
+    else:
+        # no loop: it would take registers that the tiles need
+        acc, total = _meet_head(
+            acc, total, key, value, q, grad, out, b, g, block * KEYS, start, whole_start, whole_stop, stop, stat, means,
+            features, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS,
+            PRECISION, FAST, HEAL, HIDES,
+        )  # fmt: skip
     if SCORE == "dot":
         store_rows(acc * score.slope, dk, b, g, block * KEYS, size.m, d, KEYS, D)
     else:
@@ -140,6 +125,51 @@ def _pull_block(
 
 
 @triton.jit
+def _meet_head(
+    acc, total, key, value, q, grad, out, b, h, first, start, whole_start, whole_stop, stop, stat, means, features,
+    score, weigh, mask, bias, noise, size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr,
+    UNIT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, AXIS: tl.constexpr,
+    PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, HIDES: tl.constexpr,
+):  # fmt: skip
+    """All queries of one head."""
+    if SCORE == "dot":
+        if mask.after is not None:
+            for at in range(start, tl.minimum(whole_start, stop), ROWS):
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
+                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                    FAST, HEAL, HIDES, True,
+                )  # fmt: skip
+        if not HEAL:
+            for at in range(whole_start, whole_stop, ROWS):
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
+                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                    FAST, HEAL, HIDES, False,
+                )  # fmt: skip
+    else:
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_stop = start
+    for at in range(whole_stop, stop, ROWS):
+        if mask.bits is not None:
+            i = at + tl.arange(0, ROWS)
+            i = i[None, :] if AXIS == 0 else i[:, None]
+            if meet(mask, b, h, i, first, size.n, size.m, AXIS, KEYS):
+                acc, total = _gather(
+                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
+                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
+                    FAST, HEAL, HIDES, True,
+                )  # fmt: skip
+        else:
+            acc, total = _gather(
+                acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score, weigh,
+                mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
+                HIDES, True,
+            )  # fmt: skip
+    return acc, total
+
+
+@triton.jit
 def _gather(
     acc, total, key, value, q, grad, out, b, h, first, start, stat, means, features, score, weigh, mask, bias, noise,
     size, d: tl.constexpr, e: tl.constexpr, SCORE: tl.constexpr, WEIGH: tl.constexpr, UNIT: tl.constexpr,
@@ -152,7 +182,7 @@ def _gather(
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one, other = load_stat(stat, row, i, size.n)
+        one, other = load_stat(stat, row, i, size.n, HEAL == ILL)
     if means is not None:
         mean = tl.load(means + row, mask=i < size.n, other=0.0)
     query, right = 0.0, 0.0

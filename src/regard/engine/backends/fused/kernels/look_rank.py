@@ -74,7 +74,7 @@ def _rank(
     key = tl.load(at, mask=is_there[:, None] & (x < d), other=0.0).to(tl.float32)
     scores = tl.sum(query * key, 1)
     if not FOLD:
-        scores = add_bias(scale_dot(scores, score, UNIT), bias, b, h, i + 0 * j, j, size.n, size.m, UNIT)
+        scores = add_bias(scale_dot(scores, score, UNIT, "ieee", False), bias, b, h, i + 0 * j, j, size.n, size.m, UNIT)
     scores = tl.where(is_there, scores, -float("inf"))
     other, their = scores[None, :], j[None, :]
     wins = (other > scores[:, None]) | ((other == scores[:, None]) & is_there[None, :] & (their < j[:, None]))

@@ -49,14 +49,15 @@ def pull_tile(
         else:
             left, right = k, q
         plain, scores = score_tile(
-            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST
-        )
+            left, right, None, None, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST,
+            anchor=start,
+        )  # fmt: skip
     else:
         queries = find_features(score.queries, b, h, size.heads, size.n, d)
         keys = find_features(score.keys, b, h // size.group, size.heads // size.group, size.m, d)
         plain, scores = score_tile(
             None, None, queries, keys, b, h, i, j, score, bias, size, d, SCORE, UNIT, TALL, WIDE, PRECISION, FAST,
-            near,
+            near, start,
         )  # fmt: skip
     weights = weigh_again(scores, j, one, other, weigh, WEIGH, FAST)
     if E == 1:

@@ -11,6 +11,7 @@ from regard.engine.backends.fused.kernels.tiles import (
     ILL,
     NEVER,
     find_features,
+    find_flagged,
     find_ill,
     find_ill_blocks,
     find_rows,
@@ -46,16 +47,11 @@ def pull_queries(
     Under a mask that `HIDES` sums leave out what does not meet, with care or not: the same bits whatever lies there.
     """
     at = tl.program_id(0)
-    if HEAL == FLAGGED:
-        if tl.load(flags + at) == 0:
-            return
-    if HEAL == ILL:
+    if HEAL >= FLAGGED:
         # most are not: one look at several
-        ill = find_ill_blocks(dq, at * SPAN, size.heads, size.n, d, ROWS, D, SPAN, False)
-        if ill > 0:
+        if _find_ill(at * SPAN, dq, flags, size, d, D, ROWS, HEAL, SPAN) > 0:
             for t in range(SPAN):
-                ill = find_ill_blocks(dq, at * SPAN + t, size.heads, size.n, d, ROWS, D, 1, False)
-                if ill > 0:
+                if _find_ill(at * SPAN + t, dq, flags, size, d, D, ROWS, HEAL, 1) > 0:
                     _pull_block(
                         at * SPAN + t, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias,
                         noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
@@ -65,6 +61,17 @@ def pull_queries(
             at, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d, e,
             SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
         )  # fmt: skip
+
+
+@triton.jit
+def _find_ill(
+    first, dq, flags, size, d: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, HEAL: tl.constexpr,
+    SPAN: tl.constexpr,
+):  # fmt: skip
+    if HEAL == FLAGGED:
+        return find_flagged(flags, first, SPAN)
+    else:
+        return find_ill_blocks(dq, first, size.heads, size.n, d, ROWS, D, SPAN, False)
 
 
 @triton.jit
@@ -91,7 +98,7 @@ def _pull_block(
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
-        one, other = load_stat(stat, row, i, size.n)
+        one, other = load_stat(stat, row, i, size.n, HEAL == ILL)
     query, acc = 0.0, 0.0
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)

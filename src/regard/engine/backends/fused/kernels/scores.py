@@ -55,9 +55,14 @@ def _most(most, head, start, count, COUNT: tl.constexpr):
 
 
 @triton.jit
-def scale_dot(dots, score, UNIT: tl.constexpr):
+def scale_dot(dots, score, UNIT: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr):
     if score.cap is not None:
-        return UNIT * score.cap * _tanh(dots * (score.scale / score.cap))
+        share = dots * (score.scale / score.cap)
+        if PRECISION == "tf32":
+            # to 1e-7 of the cap, which half precision does not feel
+            return UNIT * score.cap * (1 - 2 * invert(1 + tl.exp2(share * 2.8853900817779268), FAST))
+        else:
+            return UNIT * score.cap * _tanh(share)
     else:
         return dots * score.scale
 

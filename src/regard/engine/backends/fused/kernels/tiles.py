@@ -78,6 +78,12 @@ def find_ill(block):
 
 
 @triton.jit
+def find_flagged(flags, first, SPAN: tl.constexpr):
+    """One where one of `SPAN` blocks was flagged, else zero."""
+    return tl.max(tl.load(flags + first + tl.arange(0, SPAN)))
+
+
+@triton.jit
 def find_ill_blocks(
     rows, first, heads, count, width: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr, SPAN: tl.constexpr,
     IS_CAUSE: tl.constexpr,
@@ -119,14 +125,14 @@ def multiply(one, other, PRECISION: tl.constexpr):
 @triton.jit
 def score_tile(
     q, k, queries, keys, b, h, i, j, score, bias, size, d: tl.constexpr, SCORE: tl.constexpr, UNIT: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, near=False,
+    TALL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, FAST: tl.constexpr, near=False, anchor=None,
 ):  # fmt: skip
     """Scores without bias and with it. A dot product multiplies q with k as they come; features load what they need."""
     if SCORE == "dot":
-        plain = scale_dot(multiply(q, k, PRECISION), score, UNIT)
+        plain = scale_dot(multiply(q, k, PRECISION), score, UNIT, PRECISION, FAST)
     else:
         plain = sum_features(score, queries, keys, h, i, j, size.n, size.m, d, SCORE, UNIT, FAST, TALL, WIDE, near)
-    return plain, add_bias(plain, bias, b, h, i, j, size.n, size.m, UNIT)
+    return plain, add_bias(plain, bias, b, h, i, j, size.n, size.m, UNIT, anchor)
 
 
 @triton.jit

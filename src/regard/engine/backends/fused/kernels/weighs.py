@@ -27,16 +27,17 @@ class Stat(NamedTuple):
     """
 
     at: Any
-    apart: Any  # how far the second lies from the first; 0 where there is but the logsumexp
+    apart: Any  # how far the second lies from the first, where there is one
 
 
 @triton.jit
-def load_stat(stat, row, i, n):
+def load_stat(stat, row, i, n, IS_LOGSUMEXP: tl.constexpr):
     """Both numbers of rows; infinity and zero past the last one."""
     one = tl.load(stat.at + row, mask=i < n, other=float("inf"))
-    other = tl.load(stat.at + stat.apart + row, mask=i < n, other=0.0)
-    is_one = stat.apart == 0
-    return tl.where(is_one, one * 1.4426950408889634, one), tl.where(is_one & (i < n), 1.0, other)
+    if IS_LOGSUMEXP:
+        return one * 1.4426950408889634, tl.where(i < n, 1.0, 0.0)
+    else:
+        return one, tl.load(stat.at + stat.apart + row, mask=i < n, other=0.0)
 
 
 @triton.jit
