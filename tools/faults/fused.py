@@ -74,8 +74,8 @@ FUSED = [
     ),
     Fault(
         f"{KERNELS}/keys.py",
-        "        h = g * size.group + t\n",
-        "        h = g + t\n",
+        "out, b, g * size.group + t, block",
+        "out, b, g + t, block",
         "fused: keys meet the queries of other groups",
     ),
     Fault(
