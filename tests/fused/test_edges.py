@@ -15,8 +15,8 @@ from regard.score import Additive, Bilinear, Concat, Cosine, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
 from tests.fused.goes import GOES, go
-from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
-from tests.incidents.plain import VIEWS, WEIGHERS
+from tests.incidents import plain, test_empty_rows, test_nan_shows, test_poison, test_strides
+from tests.incidents.plain import VIEWS, WEIGHERS, cosines
 from tests.terms import move
 from tests.wide import ALL, thin, wide
 
@@ -185,6 +185,23 @@ def test_nan_that_is_attended_shows(mask, score, weigh, which, how, monkeypatch)
     go(monkeypatch, how)
     scores = test_nan_shows.SCORES
     test_nan_shows.check(mask, which, score=scores[score], weigh=WEIGHERS[weigh], backend=PLACE)
+
+
+@pytest.mark.thin(1)
+@pytest.mark.parametrize("how", GOES)
+@pytest.mark.parametrize("score", ["dot", "additive"])
+def test_a_gradient_that_is_nan_reaches_what_its_row_sees_and_nothing_else(score, how, monkeypatch):
+    go(monkeypatch, how)
+    rows = [x.detach() for x in draw(*[(1, 2, 20, 4)] * 3)]
+    options = {"mask": Window(1, 0), "score": test_poison.SCORES[score], "backend": PLACE}
+    grad = cosines(rows[0])
+    ill = grad.clone()
+    ill[0, 1, 7, 2] = torch.nan
+    clean, found = (plain.run(*(x.clone().requires_grad_() for x in rows), x, **options) for x in (grad, ill))
+    for one, other, touched in zip(clean[1:], found[1:], ([7], [6, 7], [6, 7]), strict=True):
+        assert other[0, 1, touched].isnan().any(-1).all()
+        other[0, 1, touched] = one[0, 1, touched]
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-5, 1e-7])
