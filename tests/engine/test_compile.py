@@ -24,6 +24,7 @@ from regard.mask import Causal, Document, Edges, Grid, Lengths, Window
 from regard.score import Additive, Cosine, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
 from tests.fused.against import BACKEND, DEVICE
+from tests.fused.goes import go
 from tests.tolerances import assert_close
 from tests.wide import ALL, wide
 
@@ -253,8 +254,10 @@ def test_a_term_first_seen_by_the_compiler():
         assert_close(x, y)
 
 
-@pytest.mark.parametrize("backend", ["auto", "tiled"])
-def test_poison_under_a_mask_is_healed_in_a_graph(backend):
+@pytest.mark.parametrize(("backend", "how"), [("auto", ""), ("tiled", ""), (BACKEND, "again")])
+def test_poison_under_a_mask_is_healed_in_a_graph(backend, how, monkeypatch):
+    if how:
+        go(monkeypatch, how)
     rows = [draw(1, 2, 6, 4).detach() for _ in range(3)]
     rows[2][:, :, 4:] = torch.nan
     options: dict[str, Any] = {"mask": Lengths(place(4)), "backend": backend}

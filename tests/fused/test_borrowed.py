@@ -13,7 +13,7 @@ from tests.tolerances import assert_all_close
 
 pytest.importorskip("triton")
 
-from regard.engine.backends.fused import borrowed, kind, launch, ops
+from regard.engine.backends.fused import borrowed, kind, ops, work
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.plan import BACKENDS
 
@@ -48,8 +48,8 @@ def lent(monkeypatch):
     # what was kept of calls before is not asked again
     monkeypatch.setattr(kind, "_kinds", {})
     monkeypatch.setattr(known, "_known", {})
-    monkeypatch.setattr(launch, "attend_borrowed", lambda *x: calls.append("forward") or attend_plainly(*x))
-    monkeypatch.setattr(launch, "differentiate_borrowed", lambda *x: calls.append("back") or differentiate_plainly(*x))
+    monkeypatch.setattr(work, "attend_borrowed", lambda *x: calls.append("forward") or attend_plainly(*x))
+    monkeypatch.setattr(work, "differentiate_borrowed", lambda *x: calls.append("back") or differentiate_plainly(*x))
     monkeypatch.setattr(BACKENDS["sdpa"], "refuse", lambda call: "not here")
     monkeypatch.setattr(BACKENDS["fused"], "decline", lambda call: None)
     return calls

@@ -15,18 +15,29 @@ import torch
 
 from regard import RegardError, attend, explain
 from regard.bias import Quadratic
+from regard.mask import Full
 from regard.score import Custom, Dot
 from tests.fused.against import BACKEND, DEVICE, check_combination, draw
 from tests.fused.covering import choose, list_fitting, list_pairs, list_rooms
+from tests.fused.goes import GOES, go
 from tests.terms import Combination, move
-from tests.wide import thin, wide
+from tests.wide import ALL, thin, wide
 
 pytest.importorskip("triton")
 CHOSEN = list(choose())
 
 
-@pytest.mark.parametrize("combination", CHOSEN, ids=str)
-def test_fused_is_reference(combination: Combination, record_property):
+# both ways under all masks where all are tried; else in turn
+TRIED = [
+    (combination, how)
+    for at, combination in enumerate(CHOSEN)
+    for how in (GOES if ALL and type(combination.mask) is not Full else GOES[at % 2 :][:1])
+]
+
+
+@pytest.mark.parametrize(("combination", "how"), TRIED, ids=str)
+def test_fused_is_reference(combination: Combination, how: str, record_property, monkeypatch):
+    go(monkeypatch, how)
     check_combination(combination)
     record_property("combinations tested on fused", 1)
 
@@ -48,7 +59,8 @@ HALF = list({
 
 
 @pytest.mark.parametrize("at", thin(range(len(HALF)), 3), ids=lambda at: str(HALF[at]))
-def test_half_precision(at: int):
+def test_half_precision(at: int, monkeypatch):
+    go(monkeypatch, GOES[at // 2 % 2])
     check_combination(HALF[at], (torch.bfloat16, torch.float16)[at % 2])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from regard.mask import Allowed, Causal, Lengths, Window
 from regard.score import Additive, Bilinear, Concat, Cosine, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sparsemax, Sum
 from tests.fused.against import BACKEND, DEVICE, PLACE, check, draw, run
-from tests.incidents import test_empty_rows, test_nan_shows, test_poison, test_strides
-from tests.incidents.plain import VIEWS, WEIGHERS
+from tests.fused.goes import GOES, go
+from tests.incidents import plain, test_empty_rows, test_nan_shows, test_poison, test_strides
+from tests.incidents.plain import VIEWS, WEIGHERS, cosines
 from tests.terms import move
 from tests.wide import ALL, thin, wide
 
@@ -29,7 +31,7 @@ WIDTHS = [
 WAYS = ["running", "no statistic", "whole rows"]
 
 
-def meet(rows: list[tuple[Any, ...]], ways: list[str]) -> list[tuple[Any, ...]]:
+def meet(rows: list[tuple[Any, ...]], ways: Sequence[str]) -> list[tuple[Any, ...]]:
     """The next row in the next way, under make test-all each in every way: each way sees narrow and wide ones."""
     found = [(*row, way) for at, row in enumerate(rows) for way in (ways if ALL else [ways[at % len(ways)]])]
     return found
@@ -55,13 +57,17 @@ def list_calls(n: int, m: int, d: int) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.thin(1)
+@pytest.mark.parametrize("how", GOES)
 @pytest.mark.parametrize(("n", "m", "way"), meet(LENGTHS, WAYS))
-def test_lengths_at_the_edges_of_blocks(n, m, way):
+def test_lengths_at_the_edges_of_blocks(n, m, way, how, monkeypatch):
+    go(monkeypatch, how)
     check(draw((1, 1, n, 5), (1, 1, m, 5), (1, 1, m, 3)), **list_calls(n, m, 5)[way])
 
 
 @pytest.mark.parametrize(("d", "e", "way"), thin(meet(WIDTHS, WAYS), 2))
-def test_widths_at_the_edges_of_blocks(d, e, way):
+def test_widths_at_the_edges_of_blocks(d, e, way, monkeypatch):
+    go(monkeypatch, GOES[d % 2])
     check(draw((1, 1, 5, d), (1, 1, 7, d), (1, 1, 7, e)), **list_calls(5, 7, d)[way])
 
 
@@ -71,7 +77,8 @@ def test_keys_of_another_width(score):
 
 
 @pytest.mark.parametrize(("h", "g", "way"), [(4, 2, "dot"), (3, 1, "dot"), (3, 1, "additive"), (4, 2, "entmax")])
-def test_groups_of_heads(way, h, g):
+def test_groups_of_heads(way, h, g, monkeypatch):
+    go(monkeypatch, GOES[h % 2])
     terms = {
         "dot": {"bias": Relative(weight(h, 6), max_distance=4), "mask": Causal(), "dropout": 0.2},
         "additive": {"score": Additive(weight(h, 3)), "weigh": Softmax(weight(h))},
@@ -135,14 +142,16 @@ def test_an_empty_axis_is_refused_by_name_and_left_to_others(sizes):
     assert d == 0 or not out.any()
 
 
-@pytest.mark.parametrize(
-    ("kind", "weigh"),
-    thin([
-        ("bool", "softmax"), ("-inf bias", "softmax"), ("causal and padding", "sink"), ("left padding", "entmax"),
-        ("window outside", "sigmoid"), ("no edge", "hard"), ("segment without keys", "sum"),
-    ], 2),
-)  # fmt: skip
-def test_empty_rows_are_zero_and_have_no_influence(kind, weigh):
+EMPTY = [
+    ("bool", "softmax"), ("-inf bias", "softmax"), ("causal and padding", "sink"), ("left padding", "entmax"),
+    ("window outside", "sigmoid"), ("no edge", "hard"), ("segment without keys", "sum"),
+]  # fmt: skip
+
+
+@pytest.mark.thin(1)
+@pytest.mark.parametrize(("kind", "weigh", "how"), meet(thin(EMPTY, 2), GOES))
+def test_empty_rows_are_zero_and_have_no_influence(kind, weigh, how, monkeypatch):
+    go(monkeypatch, how)
     test_empty_rows.check_empty_rows(kind, weigh, PLACE)
 
 
@@ -153,8 +162,11 @@ POISONED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mask", "score", "weigh", "poison"), thin(meet(POISONED, ["nan", "inf"]), 2))
-def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison):
+@pytest.mark.thin(1)
+@pytest.mark.parametrize("how", GOES)
+@pytest.mark.parametrize(("mask", "score", "weigh", "poison"), meet(thin(POISONED, 2), ["nan", "inf"]))
+def test_poison_under_a_mask_changes_no_bit(mask, score, weigh, poison, how, monkeypatch):
+    go(monkeypatch, how)
     test_poison.check(mask, poison, score=test_poison.SCORES[score], weigh=WEIGHERS[weigh], backend=PLACE)
 
 
@@ -165,10 +177,31 @@ ATTENDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mask", "score", "weigh", "which"), meet(ATTENDED, ["query", "key", "value"]))
-def test_nan_that_is_attended_shows(mask, score, weigh, which):
+@pytest.mark.thin(1)
+@pytest.mark.parametrize(
+    ("mask", "score", "weigh", "which", "how"), meet(meet(ATTENDED, ["query", "key", "value"]), GOES)
+)
+def test_nan_that_is_attended_shows(mask, score, weigh, which, how, monkeypatch):
+    go(monkeypatch, how)
     scores = test_nan_shows.SCORES
     test_nan_shows.check(mask, which, score=scores[score], weigh=WEIGHERS[weigh], backend=PLACE)
+
+
+@pytest.mark.thin(1)
+@pytest.mark.parametrize("how", GOES)
+@pytest.mark.parametrize("score", ["dot", "additive"])
+def test_a_gradient_that_is_nan_reaches_what_its_row_sees_and_nothing_else(score, how, monkeypatch):
+    go(monkeypatch, how)
+    rows = [x.detach() for x in draw(*[(1, 2, 20, 4)] * 3)]
+    options = {"mask": Window(1, 0), "score": test_poison.SCORES[score], "backend": PLACE}
+    grad = cosines(rows[0])
+    ill = grad.clone()
+    ill[0, 1, 7, 2] = torch.nan
+    clean, found = (plain.run(*(x.clone().requires_grad_() for x in rows), x, **options) for x in (grad, ill))
+    for one, other, touched in zip(clean[1:], found[1:], ([7], [6, 7], [6, 7]), strict=True):
+        assert other[0, 1, touched].isnan().any(-1).all()
+        other[0, 1, touched] = one[0, 1, touched]
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-5, 1e-7])
@@ -183,7 +216,9 @@ def test_small_features_keep_their_digits(size):
 
 
 @wide
-def test_calls_repeat_to_the_bit():
+@pytest.mark.parametrize("how", GOES)
+def test_calls_repeat_to_the_bit(how, monkeypatch):
+    go(monkeypatch, how)
     terms = {"mask": Causal(), "bias": Dense(weight(2, 1, 65)), "dropout": 0.2}
     terms = {name: move(term, DEVICE, torch.float32) for name, term in terms.items()}
     rows = draw((1, 2, 33, 4), (1, 1, 65, 4), (1, 1, 65, 4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,11 +14,12 @@ from regard.core import Tile
 from regard.core.bits import uniform
 from regard.engine import known
 from regard.engine.backends import fused, sdpa
-from regard.engine.backends.fused import borrowed, kind, launch, ops, tune
-from regard.engine.backends.fused.job import Job
+from regard.engine.backends.fused import borrowed, kind, ops, start, tune, work
 from regard.engine.backends.fused.kind import find_kind
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.backends.fused.start import Spot, hand_over
+from regard.engine.backends.fused.terms import make_draws, make_noise
 from regard.mask import Causal
 from regard.score import Gaussian
 from regard.weigh import Hard, Relu, Sum
@@ -59,13 +62,13 @@ def test_negatives_of_what_lies_in_memory_are_read_as_they_are():
 
 def test_rows_that_come_back_in_another_order_get_kernels_of_their_own(monkeypatch):
     seen = []
-    run = ops._backward
+    run = ops.run_backward
 
-    def look(job, *given):
-        seen.append((job.kind, job.query.stride()))
-        return run(job, *given)
+    def look(kind, held, *given):
+        seen.append((kind, held["query"].stride()))
+        return run(kind, held, *given)
 
-    monkeypatch.setattr(ops, "_backward", look)
+    monkeypatch.setattr(ops, "run_backward", look)
     rows = [x.detach().mT.contiguous().mT.requires_grad_() for x in draw((1, 2, 4, 5), (1, 2, 4, 5), (1, 2, 4, 5))]
 
     def pull() -> tuple[torch.Tensor, ...]:
@@ -81,18 +84,22 @@ def test_rows_that_come_back_in_another_order_get_kernels_of_their_own(monkeypat
 
 @pytest.mark.parametrize("seed", [1, 16, 2**31 + 5, 2**63 - 1])
 def test_no_seed_needs_another_kernel(seed):
-    from regard.engine.backends.fused import start
+    recipe = Recipe("dot", "hard", draws=True, dropout=0.5)
+    random = find_kind(Order(recipe, *draw(*[(1, 1, 3, 5)] * 3), None, None, None, {}))
 
-    query, key, value = draw((1, 1, 3, 5), (1, 1, 3, 5), (1, 1, 3, 5))
-    order = Order(Recipe("dot", "hard", draws=True, dropout=0.5), query, key, value, None, None, None, {})
-    job, usual = (Job(find_kind(order), order, (x, x)) for x in (seed, 5))
-    for name in ("noise", "draws"):
-        given, known = getattr(job, name), getattr(usual, name)
-        assert start._sort(given) == start._sort(known)
-        assert start._generalise(given) == start._generalise(known)
+    def hand(*seeds: int) -> tuple[Any, ...]:
+        words = work.as_words(random, seeds)
+        spots = {name: Spot(at, words[at]) for at, name in enumerate(("seed", "draw_seed"))}
+        return hand_over((make_noise(recipe, spots), make_draws(recipe, spots)), lambda spot: spot.held)
+
+    for one, given, usual in zip((seed, 9), hand(seed, 9), hand(5, 7), strict=True):
+        assert start._sort(given) == start._sort(usual)
+        assert start._generalise(given) == start._generalise(usual)
         # the bits are those of the whole seed
         tile = Tile(range(2), range(1), range(3), range(3), torch.device("cpu"))
-        assert torch.equal(uniform(given.seed, tile), uniform(seed, tile))
+        assert torch.equal(uniform(given.seed, tile), uniform(one, tile))
+    plain = find_kind(Order(Recipe("dot", "hard"), *draw(*[(1, 1, 3, 5)] * 3), None, None, None, {}))
+    assert work.as_words(plain, (seed, 9)) == ()
 
 
 def test_draws_by_large_seeds_are_those_of_other_backends():
@@ -109,7 +116,7 @@ def test_cudnn_gets_no_call_with_a_sink(monkeypatch):
     recipe = Recipe("dot", "softmax", after=0)
     for sink in (None, torch.zeros(2)):
         order = Order(recipe, query, key, value, None, sink, None, {})
-        assert find_kind(order, True).is_borrowed == (sink is None)
+        assert find_kind(order, True).may_borrow == (sink is None)
 
 
 def test_cudnn_gets_no_call_where_it_is_switched_off(monkeypatch):
@@ -118,7 +125,7 @@ def test_cudnn_gets_no_call_where_it_is_switched_off(monkeypatch):
     order = Order(Recipe("dot", "softmax", after=0), *draw(*[(1, 2, 4, 5)] * 3), None, None, None, {})
     for on in (True, False, True):
         monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda on=on: on)
-        assert Job(find_kind(order, True), order, (0, 0)).is_borrowed == on
+        assert work.is_borrowed(find_kind(order, True)) == on
 
 
 @pytest.mark.parametrize("lie", ["expanded", "in between", "transposed", "aligned"])
@@ -160,10 +167,17 @@ def test_a_kernel_that_heals_alone_is_not_measured(monkeypatch):
     attend(*rows, mask=Causal(), backend="auto").sum().backward()
 
 
-@pytest.mark.parametrize("ill", ["nothing", "a block", "all"])
+# of 16 rows, which share what came through, the first query and the last key see least
+ILL = {
+    "nothing": (), "a row that sees least": (64, 63), "a unit": (slice(64, 80),), "a block": (slice(32, 64),),
+    "all": (slice(None),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ill", ILL)
 @pytest.mark.parametrize("heads", [1, 2])
 def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
-    spoilt = borrow(monkeypatch, {"nothing": slice(0), "a block": slice(32, 64), "all": slice(None)}[ill])
+    spoilt = borrow(monkeypatch, *ILL[ill])
     shapes = (1, 2, 80, 16), (1, heads, 80, 16), (1, heads, 80, 16)
     made = []
     for backend in ("auto", "tiled"):
@@ -176,14 +190,14 @@ def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
 
 def test_a_compiler_finds_rows_where_it_was_told_they_lie(monkeypatch):
     borrow(monkeypatch)
-    made = [launch.attend_borrowed, launch.differentiate_borrowed]
+    made = [work.attend_borrowed, work.differentiate_borrowed]
 
     def move(make):
         # another order than any of ours
         return lambda *given: tuple(x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0) for x in make(*given))
 
     for name, make in zip(("attend_borrowed", "differentiate_borrowed"), made, strict=True):
-        monkeypatch.setattr(launch, name, move(make))
+        monkeypatch.setattr(work, name, move(make))
     rows = [x.detach() for x in draw((2, 2, 40, 16), (2, 2, 40, 16), (2, 2, 40, 16))]
     recipe = Recipe("dot", "softmax", 0.25, after=0)
     given = str(recipe), recipe.reach, recipe.numbers, (0, 0, 0)
@@ -194,8 +208,8 @@ def test_a_compiler_finds_rows_where_it_was_told_they_lie(monkeypatch):
     assert_all_close([out], [expected], ["output"])
 
 
-def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
-    """Let torch stand in for cuDNN, and spoil these positions of what it makes."""
+def borrow(monkeypatch, ill: slice | int = slice(0), ill_keys: int | None = None) -> list[str]:
+    """Let torch stand in for cuDNN, and spoil these positions of what it makes, or others of keys."""
     asked = []
 
     def see(query, key, value, scale):
@@ -208,7 +222,7 @@ def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
 
     def forward(query, key, value, scale, keeps):
         asked.append("forward")
-        return spoil(*see(query, key, value, scale))
+        return [spoil(x, ill) for x in see(query, key, value, scale)]
 
     def backward(grad, query, key, value, out, logsumexp, scale):
         asked.append("backward")
@@ -219,19 +233,18 @@ def borrow(monkeypatch, ill: slice = slice(0)) -> list[str]:
         weights = (scale * query @ wide_key.mT).masked_fill(~reach, -torch.inf).softmax(-1)
         far = grad @ wide_value.mT
         pull = scale * weights * (far - (weights * far).sum(-1, keepdim=True))
-        made = (x.unflatten(1, (groups, repeats)).sum(2) for x in (pull.mT @ query, weights.mT @ grad))
-        return spoil(pull @ wide_key, *made)
+        made = [x.unflatten(1, (groups, repeats)).sum(2) for x in (pull.mT @ query, weights.mT @ grad)]
+        return spoil(pull @ wide_key, ill), *(spoil(x, ill if ill_keys is None else ill_keys) for x in made)
 
-    def spoil(*made):
-        for x in made:
-            x[:, :, ill] = torch.nan
-        return made
+    def spoil(x, at):
+        x[:, :, at] = torch.nan
+        return x
 
     monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
     monkeypatch.setattr(kind, "_kinds", {})
     monkeypatch.setattr(known, "_known", {})
     monkeypatch.setattr(fused, "decline", lambda call: None)
     monkeypatch.setattr(sdpa, "refuse", lambda call: "not asked.")
-    monkeypatch.setattr(launch, "attend_borrowed", forward)
-    monkeypatch.setattr(launch, "differentiate_borrowed", backward)
+    monkeypatch.setattr(work, "attend_borrowed", forward)
+    monkeypatch.setattr(work, "differentiate_borrowed", backward)
     return asked

@@ -14,6 +14,7 @@ from regard.bias import Alibi, Dense, Relative
 from regard.mask import Causal, Lengths, Window
 from regard.score import Additive, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
+from tests.fused.goes import go
 from tests.incidents.plain import ON_GPU, VIEWS, assert_all_near, assert_same_bits, make, run, run_exactly, split
 from tests.terms import learned, move
 
@@ -88,8 +89,9 @@ RACES = {
 }
 
 
-@pytest.mark.parametrize("name", RACES)
-def test_a_thousand_times_the_same_bits(name):
+@pytest.mark.parametrize(("name", "how"), [*((name, "at once") for name in RACES), ("rows, dropout", "again")])
+def test_a_thousand_times_the_same_bits(name, how, monkeypatch):
+    go(monkeypatch, how)
     dtype, terms = RACES[name]
     rows = [move(x, DEVICE) for x in make((2, 4, 300, 64), (2, 2, 333, 64), (2, 2, 333, 64), dtype=dtype)]
     terms = {at: move(term, DEVICE, dtype) for at, term in terms.items()}

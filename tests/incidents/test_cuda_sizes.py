@@ -8,6 +8,7 @@ from regard.bias import Alibi, Dense, Relative
 from regard.mask import Allowed, Causal, Lengths, Window
 from regard.score import Additive
 from regard.weigh import Sigmoid
+from tests.fused.goes import GOES, go
 from tests.incidents import test_alignment, test_empty_axes
 from tests.incidents.plain import ON_GPU, WEIGHERS, assert_all_near, assert_near, make, run, run_exactly, split
 from tests.terms import move
@@ -125,11 +126,13 @@ def check_many(b, h):
     assert_all_near(got, expected)
 
 
+@pytest.mark.parametrize("how", GOES)
 @pytest.mark.parametrize("terms", [
     {"mask": Window(30, 5), "bias": Relative(torch.linspace(-1, 1, 16).view(2, 8), max_distance=40)},
     {"score": Additive(torch.ones(4)), "weigh": Sigmoid(), "mask": Causal()},
 ], ids=["dot", "additive"])  # fmt: skip
-def test_lengths_that_change_from_call_to_call(terms):
+def test_lengths_that_change_from_call_to_call(terms, how, monkeypatch):
+    go(monkeypatch, how)
     # a kernel made for one, for a multiple of 16 or for a short block is not for the next length
     for n in (129, 1, 200, 64, 129):
         query, key, value = make((1, 2, n, 4), (1, 2, n + 3, 4), (1, 2, n + 3, 4))

@@ -5,6 +5,7 @@ import torch
 
 from regard.mask import Causal, Edges, Full, Lengths
 from regard.score import Additive, Concat, Cosine, Dot, Feature, Gaussian
+from tests.fused.goes import GOES, go
 from tests.incidents.plain import BACKENDS, WEIGHERS, make, run
 from tests.wide import thin
 
@@ -85,12 +86,17 @@ def check_all_nan(backend, dtype):
 
 
 @pytest.mark.parametrize(
-    ("weigh", "backend"),
-    [*((weigh, way) for weigh in WEIGHERS for way in ("tiled", "auto")), *((x, "fused") for x in thin(WEIGHERS, 4))],
+    ("weigh", "way"),
+    [
+        *((weigh, backend) for weigh in WEIGHERS for backend in ("tiled", "auto")),
+        *((weigh, f"fused, {how}") for weigh in thin(WEIGHERS, 4) for how in GOES),
+    ],
 )
-def test_nan_of_a_bias_shows_where_it_is_added(weigh, backend):
-    if backend == "fused":
+def test_nan_of_a_bias_shows_where_it_is_added(weigh, way, monkeypatch):
+    backend, _, how = way.partition(", ")
+    if how:
         pytest.importorskip("triton")
+        go(monkeypatch, how)
     bias = torch.zeros(N, N)
     bias[2, 1], bias[1, 4] = torch.nan, torch.nan
     rows = make((2, 2, N, 4), (2, 2, N, 4), (2, 2, N, 4))

@@ -4,6 +4,7 @@ from tools.faults.fault import Fault
 
 STEPS, WALK, STRIPS = "engine/tiles/steps.py", "engine/tiles/walk.py", "engine/tiles/strips.py"
 LAYOUT, SDPA, COMPILED = "engine/tiles/layout.py", "engine/backends/sdpa.py", "engine/backends/compiled.py"
+ON_CUDA = "engine/backends/sdpa_cuda.py"
 
 ENGINE = [
     Fault(
@@ -223,13 +224,13 @@ ENGINE = [
         "torch's backward is used for scores too large for it",
     ),
     Fault(
-        SDPA,
+        ON_CUDA,
         "s.n % CUDNN_BLOCK == 0 and s.m % CUDNN_BLOCK == 0",
         "s.n % CUDNN_BLOCK == 0",
         "cuDNN trains where a last block of keys is half full",
     ),
     Fault(
-        SDPA,
+        ON_CUDA,
         "all(step % 8 == 0 and step > 0 for step in steps[:-1])",
         "all(step % 8 == 0 for step in steps[:-1])",
         "cuDNN gets rows that were broadcast",

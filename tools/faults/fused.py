@@ -2,7 +2,8 @@
 
 from tools.faults.fault import Fault
 
-KERNELS = "engine/backends/fused/kernels"
+FOLDER = "engine/backends/fused"
+KERNELS = f"{FOLDER}/kernels"
 
 FUSED = [
     Fault(
@@ -24,7 +25,7 @@ FUSED = [
         "fused: keys miss the first queries that see them",
     ),
     Fault(
-        "engine/backends/fused/masks.py",
+        f"{FOLDER}/masks.py",
         "elif type(part) is Document and",
         "elif isinstance(part, Document) and",
         "fused: a mask that inherits from Document is taken for one",
@@ -73,8 +74,8 @@ FUSED = [
     ),
     Fault(
         f"{KERNELS}/keys.py",
-        "        h = g * size.group + t\n",
-        "        h = g + t\n",
+        "out, b, g * size.group + t, block",
+        "out, b, g + t, block",
         "fused: keys meet the queries of other groups",
     ),
     Fault(
@@ -84,15 +85,57 @@ FUSED = [
         "fused: healing hides NaN from those who see it",
     ),
     Fault(
-        "engine/backends/fused/masks.py",
+        f"{FOLDER}/masks.py",
         "marks.before = _near(min(back)) if back else None",
         "marks.before = _near(max(back)) if back else None",
         "fused: of two windows the wider one counts",
     ),
     Fault(
-        "engine/backends/fused/launch.py",
+        f"{FOLDER}/backward.py",
         "* LOG2E - stat[0]) * stat[1]",
         "* LOG2E - stat[0])",
         "fused: the gradient of a sink forgets the total",
+    ),
+    Fault(
+        f"{KERNELS}/keys.py",
+        'if SCORE != "dot" and HEAL == FLAGGED:',
+        'if SCORE != "dot" and HEAL == ILL:',
+        "fused: sums of features that came out ill are added to",
+    ),
+    Fault(
+        f"{KERNELS}/tiles.py",
+        "t % UNITS * UNIT_ROWS + UNIT_ROWS - 1",
+        "t % UNITS * UNIT_ROWS",
+        "fused: what cuDNN spoilt is looked for at the key that sees most",
+    ),
+    Fault(
+        f"{FOLDER}/driver.py",
+        "room = self.rooms.pop()",
+        "room = self.rooms[-1]",
+        "fused: two threads write down the numbers of a start in one place",
+    ),
+    Fault(
+        f"{FOLDER}/driver.py",
+        'struct.pack("<f", number)',
+        'struct.pack("<f", int(number))',
+        "fused: kernels are handed whole numbers",
+    ),
+    Fault(
+        f"{FOLDER}/passes.py",
+        "at.append(at[place] + offset)",
+        "at.append(at[place])",
+        "fused: the second time all sums begin in one place",
+    ),
+    Fault(
+        f"{FOLDER}/passes.py",
+        "                spot.held = None\n",
+        "                pass\n",
+        "fused: the tensors of a first call are kept for ever",
+    ),
+    Fault(
+        f"{FOLDER}/kind.py",
+        "return (ALWAYS.value,) if work < LEAST_WORK",
+        "return (NEVER.value,) if work < LEAST_WORK",
+        "fused: what little calls have under a mask comes through",
     ),
 ]

@@ -121,6 +121,9 @@ class Pass:
         start_all(starters, everything)
         if all(is_compiled(starter.kernel) for starter in starters):
             self.starters = starters
+            # they know their places: no tensor of this call is kept with them
+            for spot in spots.values():
+                spot.held = None
 
     def find(self, name: str, made: Sequence[Tensor]) -> Tensor:
         """A part of what was made."""
