@@ -275,3 +275,16 @@ def test_complaints_are_the_same(mask):
     with pytest.raises(RegardError) as compiled:
         torch.compile(attend, backend="aot_eager")(*rows, mask=mask, backend=BACKEND)
     assert str(plain.value) == str(compiled.value)
+
+
+def test_a_tangent_through_a_compiled_function_is_right():
+    # an operator in a graph would give zeros
+    leaf, tangent = draw(1, 2, 5, 4).detach(), draw(1, 2, 5, 4).detach()
+
+    def push(leaf, tangent):
+        return torch.func.jvp(lambda x: attend(x, x, x, mask=Causal(), backend="tiled"), (leaf,), (tangent,))[1]
+
+    assert_close(torch.compile(push, backend="eager")(leaf, tangent), push(leaf, tangent))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="attend has no forward-mode derivative in a compiled function"):
+        torch.compile(push, backend="eager", fullgraph=True)(leaf, tangent)

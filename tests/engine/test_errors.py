@@ -38,6 +38,8 @@ NO_FLASH = (
 
 NO_KERNEL = "neither torch's flash kernel nor cuDNN takes this call. Use backend='fused'."
 
+# raised while a compiler looks on: tests/engine/test_compile.py
+NO_TANGENT = "attend has no forward-mode derivative in a compiled function."
 NO_TRITON = (
     "backend='fused' cannot take this call: it needs the package triton. Use backend='auto', or see explain(...)."
 )
@@ -206,6 +208,7 @@ def is_pinned(text: str, path: pathlib.Path) -> bool:
         NO_COMPILER,
         NO_FLASH,
         NO_KERNEL,
+        NO_TANGENT,
         NO_TRITON,
         NO_SECOND,
         NO_TABLE.format("shapes.json"),

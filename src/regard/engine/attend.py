@@ -8,6 +8,7 @@ from types import NoneType
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from regard.core import Bias, Mask, RegardError, Score, Weigh
 from regard.core.bits import draw_seed
@@ -58,7 +59,11 @@ def attend(
         call = known.renew(score, weigh, mask, bias, numbers)
         return run_planned(known.plan, call, generator, as_terms(score, weigh, mask, bias), query, key, value)
     terms = as_terms(score, weigh, mask, bias)
-    if not torch.compiler.is_compiling() and is_transformed():
+    if torch.compiler.is_compiling():
+        if forward_ad._current_level >= 0:
+            # the operators in a graph would give tangents of zero
+            raise RegardError("attend has no forward-mode derivative in a compiled function.")
+    elif is_transformed():
         check_terms(check(query, key, value, terms[0]), *terms, dropout, generator)
         return attend_transformed(query, key, value, terms, dropout, generator, backend)
     call = check_call(query, key, value, terms, dropout, generator)
