@@ -11,8 +11,13 @@ import torch
 
 import regard
 from regard import RegardError, attend, explain
+from regard.core import Sizes
 from regard.engine.backends import compiled, fused, sdpa
-from tests.engine import test_torch_on_cuda, test_wrong_kinds
+from regard.engine.call import Call
+from regard.mask import Full
+from regard.score import Dot
+from regard.weigh import Softmax
+from tests.engine import test_wrong_kinds
 from tests.engine.messages import KEY, QUERY, VALUE
 from tests.engine.messages import MESSAGES as OF_CALLS
 from tests.engine.messages_again import MESSAGES as OF_RECOMPUTATION
@@ -30,6 +35,8 @@ NO_FLASH = (
     "backend='sdpa' cannot take this call: torch has no flash kernel for cuda:0."
     " Use backend='auto', or see explain(...)."
 )
+
+NO_KERNEL = "neither torch's flash kernel nor cuDNN takes this call. Use backend='fused'."
 
 NO_TRITON = (
     "backend='fused' cannot take this call: it needs the package triton. Use backend='auto', or see explain(...)."
@@ -60,6 +67,15 @@ def test_a_missing_kernel_is_named(monkeypatch):
     with pytest.raises(RegardError) as error:
         on_cuda()()
     assert str(error.value) == NO_FLASH
+
+
+def test_a_call_that_neither_kernel_takes_is_named():
+    # by torch's own word: neither has one for the CPU
+    rows = torch.zeros(2, 4, 64, 16, dtype=torch.bfloat16)
+    sizes = Sizes((2,), 4, 4, 64, 64, 16, 16, 16, torch.bfloat16, torch.device("cuda", 0))
+    with pytest.raises(RegardError) as error:
+        sdpa.run(Call(sizes, Dot(), Softmax(), Full()), rows, rows, rows)
+    assert str(error.value) == NO_KERNEL
 
 
 def test_a_broken_table_of_shapes_is_named(tmp_path, monkeypatch):
@@ -189,10 +205,10 @@ def is_pinned(text: str, path: pathlib.Path) -> bool:
         *(message for message, _ in (*MESSAGES, *test_wrong_kinds.MESSAGES)),
         NO_COMPILER,
         NO_FLASH,
+        NO_KERNEL,
         NO_TRITON,
         NO_SECOND,
         NO_TABLE.format("shapes.json"),
-        test_torch_on_cuda.NEITHER,
     ]
     # a refusal comes wrapped in the planner's sentence
     return any(re.search(rf"(^|: ){text}($| Use backend)", message) for message in pinned)

@@ -15,7 +15,7 @@ from tests.fused.against import BACKEND, draw
 
 pytest.importorskip("triton")
 
-from regard.engine.backends.fused import ops
+from regard.engine.backends.fused import operators
 
 SHAPES = [(1, 2, 5, 4), (1, 2, 7, 4), (1, 2, 7, 3)]
 FORWARD, BACKWARD = "regard.attend_fused.default", "regard.attend_fused_back.default"
@@ -49,8 +49,8 @@ def test_a_mode_sees_the_operators(forward, backward):
 
 
 def test_nobody_looks_on_and_there_is_no_operator(monkeypatch):
-    monkeypatch.setattr(ops, "_attend", None)
-    monkeypatch.setattr(ops, "_attend_back", None)
+    for name in ("_whole", "_forward", "_backward"):
+        monkeypatch.setattr(operators, name, None)
     leaves = draw(*SHAPES)
     attend(*leaves, backend=BACKEND).sum().backward()
     assert all(x.grad is not None for x in leaves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -41,13 +42,23 @@ class Alibi(Bias):
     def settle(self, sizes: Sizes) -> Self:
         slopes = self.slopes
         if slopes is None:
-            slopes = torch.tensor(list_slopes(sizes.h), dtype=torch.float64, device=sizes.device)
+            # a number, also where a compiler has a symbol for it; and a tensor that it knows to want no gradient
+            slopes = _make_slopes(operator.index(sizes.h), sizes.device).detach()
         return replace(self, slopes=slopes, offset=sizes.m - sizes.n if self.offset is None else self.offset)
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if self.slopes is None or self.offset is None:
             raise unsettled(self, "slopes" if self.slopes is None else "offset")
         return -self.slopes[h] * (i + self.offset - j).abs()
+
+
+def _make_slopes(num_heads: int, device: torch.device) -> Tensor:
+    """Slopes on a device; a graph that made them itself would bring them from the host, and wait, in each call."""
+    return torch.tensor(list_slopes(num_heads), dtype=torch.float64, device=device)
+
+
+# what torch.compiler.assume_constant_result writes, which imports the whole compiler to do so
+vars(_make_slopes)["_dynamo_marked_constant"] = True
 
 
 def list_slopes(num_heads: int) -> list[float]:

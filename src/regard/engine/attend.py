@@ -52,8 +52,9 @@ def attend(
     numbers: list[Tensor] = []
     kind = read_kind(query, key, value, (score, weigh, mask, bias), dropout, backend, numbers)
     if kind is not None and (known := recall(kind)) is not None and type(generator) in (NoneType, torch.Generator):
-        if known.again is not None and not OBSERVERS and not torch._C._len_torch_dispatch_stack():
-            return known.again(query, key, value)
+        again = known.find_again(numbers)
+        if again is not None and not OBSERVERS and not torch._C._len_torch_dispatch_stack():
+            return again(query, key, value)
         call = known.renew(score, weigh, mask, bias, numbers)
         return run_planned(known.plan, call, generator, as_terms(score, weigh, mask, bias), query, key, value)
     terms = as_terms(score, weigh, mask, bias)

@@ -29,6 +29,12 @@ class Call:
     # what backends made of the first call of this kind, for all that follow
     kept: dict[str, Any] = field(default_factory=dict)
 
+    def change_terms(self, **terms: Any) -> Call:
+        """The call with other terms, as `dataclasses.replace` makes it, which takes longer than a small call has."""
+        changed = object.__new__(Call)
+        changed.__dict__.update(self.__dict__, **terms)
+        return changed
+
     @property
     def compute_dtype(self) -> torch.dtype:
         """The dtype of all computation: float32 for half precision."""

@@ -32,26 +32,32 @@ class Known:
     """The plan of a kind of call, and the mask that its last call had; tensors of callers are not kept alive."""
 
     def __init__(self, plan: Plan, terms: Terms, is_folded: bool) -> None:
-        call, (_, _, mask, bias) = plan.call, terms
+        call, (score, weigh, mask, bias) = plan.call, terms
+        # whether the rows, and the mask's numbers, are all that can be another the next time
+        self.is_fixed = is_folded and not any(term is not None and term.tensors for term in (score, weigh, bias))
         # what the first call kept holds its own tensors
-        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), kept={})
+        kept = {"is_fixed": self.is_fixed}
+        call = replace(call, score=_empty(call.score), weigh=_empty(call.weigh), kept=kept)
         if mask.all_tensors:
             call = replace(call, mask=_empty(call.mask))
         # what a bias made by itself stays
         if call.bias is not None and bias is not None and bias.tensors:
             call = replace(call, bias=_empty(call.bias))
+        if plan.by_name:
+            call = replace(call, by_name=True)
         self.plan = replace(plan, call=call)
-        self.is_folded, self.learns = is_folded, bool(plan.call.tensors)
+        self.learns = bool(plan.call.tensors)
         # the mask settled, and what tells that it is the same
         self.held: tuple[Mask, tuple[tuple[weakref.ref[Tensor], int, int], ...]] | None = None
-        self._again: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
-    @property
-    def again(self) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-        """All of the call, where a backend kept it and nothing but its rows can be another."""
-        if self._again is None and self.is_folded:
-            self._again = self.plan.call.kept.get("again")
-        return self._again
+    def find_again(self, numbers: list[Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
+        """All of the call, where a backend kept it with its mask, and nothing but its rows is another."""
+        if not self.is_fixed:
+            return None
+        kept: tuple[Mask, Callable[[Tensor, Tensor, Tensor], Tensor]] | None = self.plan.call.kept.get("again")
+        if kept is None or (numbers and self._recall_mask(numbers) is not kept[0]):
+            return None
+        return kept[1]
 
     def renew(self, score: Any, weigh: Any, mask: Any, bias: Any, numbers: list[Tensor]) -> Call:
         """The call with the tensors that the terms hold this time; `numbers` are those of the mask."""
@@ -62,17 +68,23 @@ class Known:
         given = as_bias(bias)
         # what a bias makes by itself for these sizes, as slopes, is made
         bias = given.settle(sizes) if given is not None and given.tensors else call.bias
-        return replace(call, score=score, weigh=weigh, mask=mask, bias=bias)
+        return call.change_terms(score=score, weigh=weigh, mask=mask, bias=bias)
+
+    def _recall_mask(self, numbers: list[Tensor]) -> Mask | None:
+        """The mask of the last call, where its tensors are those of this one, and have their numbers still."""
+        # read once: another thread may set it
+        held = self.held
+        if held is None:
+            return None
+        for (ref, version, at), x in zip(held[1], numbers, strict=True):
+            if ref() is not x or version != x._version or at != x.data_ptr():
+                return None
+        return held[0]
 
     def _settle(self, mask: Mask | Tensor, numbers: list[Tensor]) -> Mask:
         """The mask settled; the same as last time, with all that was kept with it, where its tensors are."""
-        # read once: another thread may set it
-        held = self.held
-        if held is not None and all(
-            ref() is x and version == x._version and at == x.data_ptr()
-            for (ref, version, at), x in zip(held[1], numbers, strict=True)
-        ):
-            return held[0]
+        if known := self._recall_mask(numbers):
+            return known
         sizes = self.plan.call.sizes
         mask = as_mask(mask)
         if problem := find_misfit(mask, sizes):
@@ -87,7 +99,8 @@ class Known:
     def _forget(self, _: object) -> None:
         """Let go of a mask, and of what was made of it, when nobody else has its tensors."""
         self.held = None
-        self.plan.call.kept.pop("marks", None)
+        for name in ("marks", "again"):
+            self.plan.call.kept.pop(name, None)
 
 
 def _empty(term: T) -> T:
@@ -118,8 +131,13 @@ def read_kind(
     device = query.device.type
     kind.append(torch.is_autocast_enabled(device))
     score, weigh, mask, bias = terms
-    if not (_read(score, kind) and _read(weigh, kind) and _read(bias, kind) and _read(mask, kind, numbers)):
-        return None
+    for term, tensors in ((score, None), (weigh, None), (bias, None), (mask, numbers)):
+        # most are known by what was read of them once
+        known = None if term is None or not isinstance(term, Term) else term.__dict__.get("_kind")
+        if known is not None:
+            kind.append(known)
+        elif not _read(term, kind, tensors):
+            return None
     if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
         # others can change what lies on the CPU, and tensors of inference mode do not count their changes
         return None

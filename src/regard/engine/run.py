@@ -61,7 +61,7 @@ def _carry_out(
 
 def _compute(plan: Plan, call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     taker, sizes = BACKENDS[plan.backend], call.sizes
-    if plan.by_name:
+    if plan.by_name and not call.by_name:
         call = replace(call, by_name=True)
     if taker.LIFTS:
         # before the fold, so that the gradients of broadcast sequences are summed in the compute dtype

@@ -103,8 +103,8 @@ def estimate(call: Call) -> Cost:
 def run(call: Call, query: Tensor, key: Tensor, value: Tensor, again: Again | None = None) -> Tensor:
     if call.sizes.device.type == "cuda" and type(call.score) is Dot:
         run = partial(_run_plain, call, again)
-        # nothing but the rows can be another the next time
-        call.kept["again"] = run
+        # for the next call that has the same terms
+        call.kept["again"] = call.mask, run
         return run(query, key, value)
     out = _run(call, query, key, value)
     if again is None:

@@ -63,15 +63,16 @@ def _run(
     query: Tensor, key: Tensor, value: Tensor, scale: float, takes_cudnn: bool, keeps: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The output, each row's logsumexp, and what the backward pass reads for dropout."""
+    rows = query, key, value
     if takes_cudnn:
-        made = torch.ops.aten._scaled_dot_product_cudnn_attention.default(
-            query, key, value, None, keeps, 0.0, False, False, scale=scale
+        out, stat, _, _, _, _, seed, offset, _ = torch._scaled_dot_product_cudnn_attention(
+            *rows, None, keeps, 0.0, False, False, scale=scale
         )
     else:
-        made = torch.ops.aten._scaled_dot_product_flash_attention.default(
-            query, key, value, 0.0, False, False, scale=scale
+        out, stat, _, _, _, _, seed, offset, _ = torch._scaled_dot_product_flash_attention(
+            *rows, 0.0, False, False, scale=scale
         )
-    return made[0], made[1], made[6], made[7]
+    return out, stat, seed, offset
 
 
 class _Attend(torch.autograd.Function):

@@ -25,6 +25,11 @@ WIDEST = 128
 
 def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether a call of this kind is one for cuDNN."""
+    return could_borrow(recipe, query, key, value) and all(x.data_ptr() % 16 == 0 for x in (query, key, value))
+
+
+def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """The same for rows whose addresses are not known."""
     if not (recipe.is_dot and recipe.weigh == "softmax" and recipe.cap is None and recipe.scale > 0):
         return False
     if recipe.bias or recipe.dropout or recipe.marks or recipe.grid or recipe.before is not None or recipe.after != 0:
@@ -38,7 +43,7 @@ def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> boo
         or query.device.type != "cuda"
     ):
         return False
-    return has_cudnn(query.device) and all(map(_is_aligned, (query, key, value)))
+    return has_cudnn(query.device) and all(map(_steps_well, (query, key, value)))
 
 
 @cache
@@ -47,16 +52,15 @@ def has_cudnn(device: torch.device) -> bool:
     return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-def _is_aligned(x: Tensor) -> bool:
+def _steps_well(x: Tensor) -> bool:
+    """Whether every row of it is aligned if the first one is."""
     steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
-    return x.data_ptr() % 16 == 0 and x.stride(-1) == 1 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
+    return x.stride(-1) == 1 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
 
 
 def attend_borrowed(query: Tensor, key: Tensor, value: Tensor, scale: float, keeps: bool) -> tuple[Tensor, Tensor]:
     """The output, and each row's logsumexp, which is empty unless it is to be kept."""
-    made = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        query, key, value, None, keeps, 0.0, True, False, scale=scale
-    )
+    made = torch._scaled_dot_product_cudnn_attention(query, key, value, None, keeps, 0.0, True, False, scale=scale)
     return made[0], made[1]
 
 
@@ -64,7 +68,7 @@ def differentiate_borrowed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value."""
-    if not _is_aligned(grad) or 0 in grad.stride():
+    if not (_steps_well(grad) and grad.data_ptr() % 16 == 0) or 0 in grad.stride():
         grad = grad.clone(memory_format=torch.contiguous_format)
     # without dropout there is no seed of it to read
     none = _no_seed(query.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -18,6 +18,7 @@ from regard.engine.backends.fused.shapes import FEW, Shape, choose, count_blocks
 from regard.engine.backends.fused.start import Starter, start_all
 from regard.engine.backends.fused.tune import pick
 
+T = TypeVar("T")
 IS_INTERPRETED = triton.knobs.runtime.interpret
 # keys of a row for which one more look at them is cheap
 _SHORT = 256
@@ -26,7 +27,7 @@ _SHORT = 256
 LEAST_WORK = 2**30
 # kinds kept at a time
 _MOST = 1024
-_kinds: dict[Any, Kind] = {}
+_kinds: dict[Any, Any] = {}
 
 
 class Kind:
@@ -107,12 +108,21 @@ def find_kind(order: Order, borrows: bool = False) -> Kind:
     # it knows no sink
     borrows = borrows and order.sink is None
     name = recipe, borrows, *(None if x is None else _describe(x) for x in (*tensors, *marks.values()))
-    kind = _kinds.get(name)
-    if kind is None:
-        if len(_kinds) >= _MOST:
-            _kinds.clear()
-        kind = _kinds[name] = Kind(recipe, order.query, order.key, order.value, borrows)
-    return kind
+    kind: Kind | None = recall(name)
+    return keep(name, Kind(recipe, order.query, order.key, order.value, borrows)) if kind is None else kind
+
+
+def recall(name: Any) -> Any:
+    """What is kept of calls that differ in nothing but the numbers in their tensors, as their kind."""
+    return _kinds.get(name)
+
+
+def keep(name: Any, found: T) -> T:
+    """Keep what was found of such calls."""
+    if len(_kinds) >= _MOST:
+        _kinds.clear()
+    _kinds[name] = found
+    return found
 
 
 def _describe(x: Tensor) -> tuple[Any, ...]:

@@ -56,6 +56,12 @@ def keeps_rows(call: Call) -> bool:
     return isinstance(call.score, Dot | Additive | Gaussian) and not _is_unbound(call)
 
 
+def keeps_mask(call: Call) -> bool:
+    """Whether what was made of the call's mask is kept."""
+    kept = call.kept.get("marks")
+    return kept is not None and kept[0] is call.mask
+
+
 def _is_unbound(call: Call) -> bool:
     is_float16 = call.sizes.dtype == torch.float16
     return isinstance(call.score, Bilinear | Feature) or (is_float16 and isinstance(call.weigh, Relu | Sum))

@@ -20,9 +20,13 @@ Held = dict[str, Tensor]
 
 def is_borrowed(kind: Kind) -> bool:
     """Whether cuDNN runs a call of this kind now."""
+    return kind.may_borrow and may_lend()
+
+
+def may_lend() -> bool:
+    """Whether cuDNN may run anything now."""
     # its gradients differ by rounding from run to run, and a caller may have switched it off
-    may_borrow = kind.may_borrow and not torch.are_deterministic_algorithms_enabled()
-    return may_borrow and torch.backends.cuda.cudnn_sdp_enabled()
+    return not torch.are_deterministic_algorithms_enabled() and torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def run_forward(kind: Kind, held: Held, seeds: Seeds, keeps: bool, borrows: bool) -> tuple[Tensor, Tensor | None]:
