@@ -188,26 +188,6 @@ def test_what_cudnn_spoils_is_healed(monkeypatch, ill, heads):
     assert_all_close(*made, ["output", "query", "key", "value"])
 
 
-def test_a_compiler_finds_rows_where_it_was_told_they_lie(monkeypatch):
-    borrow(monkeypatch)
-    made = [work.attend_borrowed, work.differentiate_borrowed]
-
-    def move(make):
-        # another order than any of ours
-        return lambda *given: tuple(x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0) for x in make(*given))
-
-    for name, make in zip(("attend_borrowed", "differentiate_borrowed"), made, strict=True):
-        monkeypatch.setattr(work, name, move(make))
-    rows = [x.detach() for x in draw((2, 2, 40, 16), (2, 2, 40, 16), (2, 2, 40, 16))]
-    recipe = Recipe("dot", "softmax", 0.25, after=0)
-    given = str(recipe), recipe.reach, recipe.numbers, (0, 0, 0)
-    out, stat, _ = ops._attend(*rows, None, None, None, [], *given, True)
-    grads = ops._attend_back(out, *rows, None, None, None, [], out, stat, *given, False, False)
-    assert [x.stride() for x in (out, *grads[:3])] == 4 * [rows[0].stride()]
-    expected = attend(*rows, mask=Causal(), backend="tiled")
-    assert_all_close([out], [expected], ["output"])
-
-
 def borrow(monkeypatch, ill: slice | int = slice(0), ill_keys: int | None = None) -> list[str]:
     """Let torch stand in for cuDNN, and spoil these positions of what it makes, or others of keys."""
     asked = []
