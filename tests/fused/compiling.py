@@ -5,9 +5,11 @@ For a process of its own: where tests run without a GPU, kernels are interpreted
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import struct
+import weakref
 from ctypes import string_at
 from types import SimpleNamespace
 from typing import Any
@@ -73,6 +75,7 @@ def main() -> dict[str, Any]:
     torch._C._cuda_getDevice = lambda: None
     fused.refuse = lambda call: None
 
+    held = []
     for seed in (3, 4):
         rows = [torch.zeros(1, heads, 48, 16, dtype=torch.bfloat16) for heads in (4, 2, 2)]
         # the step along an axis of one may be anything: here one that 32 bits do not hold, and no multiple of 16
@@ -85,6 +88,10 @@ def main() -> dict[str, Any]:
             8, *(number for x in (*rows, out) for number in (x.data_ptr(), *x.stride()[:3])), 0.25 * 1.4426950408889634,
             0.25, -9, drawn - 2**32 * (drawn >= 2**31), 0.25, 4 / 3, 4, 2, 48, 48,
         ])  # fmt: skip
+        held += [weakref.ref(x) for x in (*rows, out)]
+    del rows, out
+    gc.collect()
+    seen["kept"] = sum(ref() is not None for ref in held)
     return seen
 
 

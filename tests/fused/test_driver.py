@@ -172,3 +172,5 @@ def test_a_compiled_kernel_finds_each_number_of_a_call_in_its_parameter(tmp_path
     assert len(found["launches"]) == len(found["expected"]) == 2
     for numbers, expected in zip(found["launches"], found["expected"], strict=True):
         assert numbers == [*(single(x) if isinstance(x, float) else x for x in expected), *[0] * len(notes)]
+    # nothing that is known of a call holds its tensors
+    assert found["kept"] == 0

@@ -117,6 +117,19 @@ def test_sampled_keys_are_the_same_as_elsewhere():
     assert torch.equal(one, two)
 
 
+@pytest.mark.thin(1)
+def test_of_equal_keys_in_many_blocks_the_first_wins():
+    query, key, value = draw((1, 2, 3, 4), (1, 2, 300, 4), (1, 2, 300, 4))
+    out = attend(torch.zeros_like(query), key, value, weigh=Hard(), backend=BACKEND)
+    assert torch.equal(out, value[:, :, :1].expand(out.shape))
+
+
+@pytest.mark.thin(1)
+@pytest.mark.parametrize("mask", [Window(9, 4) & Window(2, 6), Window(2, 6) & Causal() & Window(4, 4)], ids=str)
+def test_of_several_intervals_what_all_of_them_allow_is_left(mask):
+    check(draw((1, 1, 20, 4), (1, 1, 20, 4), (1, 1, 20, 4)), mask=mask)
+
+
 @pytest.mark.parametrize("view", thin(VIEWS, 3))
 def test_views_are_their_copies(view):
     shapes = [(2, 2, 9, 4)] * 3
