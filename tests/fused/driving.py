@@ -29,7 +29,7 @@ class Made:
         """`kinds` are the types of its arguments, in tuples where those are tuples; places for `notes` lie behind."""
         # its binary is itself
         self.name, self.kernel, self.notes = name, self, notes
-        self.metadata = SimpleNamespace(shared=shared, num_warps=warps)
+        self.metadata = SimpleNamespace(shared=shared, num_warps=warps, global_scratch_size=0, profile_scratch_size=0)
         self.src = SimpleNamespace(signature={f"x{at}": kind for at, kind in enumerate(kinds)})
         self.flat = list(_flatten(kinds))
         types = [*(WIDTHS[kind if kind in WIDTHS else "*"][0] for kind in self.flat), *["u64"] * notes]

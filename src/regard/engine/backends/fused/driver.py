@@ -40,6 +40,7 @@ class Function:
         self.handle, self.threads, self.shared = c_void_p(handle), c_uint(threads), c_uint(metadata.shared)
         self.start = _load().cuLaunchKernel
         # what Triton adds behind the arguments are places for notes that these kernels do not take
+        assert metadata.global_scratch_size + metadata.profile_scratch_size == 0, "notes have their places elsewhere"
         self.count = count_parameters(made.asm["ptx"])
 
 

@@ -106,7 +106,7 @@ class _Attend(torch.autograd.Function):
         borrows = is_borrowed(kind)
         out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
         marks = work.marks.values()
-        ctx.work, ctx.borrows, ctx.strides = work, borrows, _list_strides(tensors, marks)
+        ctx.work, ctx.borrows, ctx.places = work, borrows, _list_places(tensors, marks)
         ctx.save_for_backward(*tensors, out, stat, *marks, *work.constants)
         # of values
         dtype = kind.dtype
@@ -132,7 +132,7 @@ class _Attend(torch.autograd.Function):
             return None, *made[:count]
         named = dict(zip(work.marks, marks, strict=True)) if marks else {}
         held = work.hold(tensors, named)
-        if _list_strides(tensors, marks) != ctx.strides:
+        if _list_places(tensors, marks) != ctx.places:
             # who keeps them elsewhere brings them back as kernels were not compiled for them
             kind = find_kind(Order._make((kind.recipe, *_place(work, tensors, wants)[0], named)), borrows)
         return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants)
@@ -154,5 +154,6 @@ def _spread(work: Work, made: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [x for name, x in zip(LEARNED, made, strict=True) if name in work.names]
 
 
-def _list_strides(tensors: Sequence[Tensor], marks: Iterable[Tensor]) -> list[tuple[int, ...]]:
-    return [x.stride() for x in tensors] + [x.stride() for x in marks]
+def _list_places(tensors: Sequence[Tensor], marks: Iterable[Tensor]) -> list[tuple[tuple[int, ...], int]]:
+    """How tensors lie, as far as kernels are compiled for it."""
+    return [(x.stride(), x.data_ptr() % 16) for x in (*tensors, *marks)]

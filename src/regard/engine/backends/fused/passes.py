@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -92,14 +91,13 @@ class Pass:
     def run(self, given: Sequence[Tensor], numbers: Sequence[int] = ()) -> list[Tensor]:
         """Everything that it made, in the order of its rooms."""
         device = self.device
-        made = [room.make(given) for room in self.rooms]
-        if self.starters is None or is_told():
-            with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-                self._begin([*given, *made], numbers)
-            return made
-        if device.index != torch._C._cuda_getDevice():
+        if device.type == "cuda" and device.index != torch._C._cuda_getDevice():
             with torch.cuda.device(device):
                 return self.run(given, numbers)
+        made = [room.make(given) for room in self.rooms]
+        if self.starters is None or is_told():
+            self._begin([*given, *made], numbers)
+            return made
         at = [x.data_ptr() for x in given]
         at += [x.data_ptr() for x in made]
         for place, offset in self.offsets:
