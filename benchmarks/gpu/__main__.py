@@ -172,7 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.device == "cuda" and not torch.cuda.is_available():
         options.parser.error("there is no CUDA device. To see that all is right: --device cpu --tiny --backend tiled")
     else:
-        given = list(sys.argv[1:] if arguments is None else arguments)
+        # a page names no folder of somebody's machine
+        given = [word.rpartition("/")[2] for word in (sys.argv[1:] if arguments is None else arguments)]
         blocks = measure_all(options, " ".join(["python -m benchmarks.gpu", *given]))
     print(f"\n{page.show_summary(blocks)}")
     for write, path in ((page.write_numbers, options.json), (page.write_page, options.out)):
