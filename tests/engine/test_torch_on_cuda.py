@@ -70,15 +70,24 @@ def test_cudnn_trains_only_where_rows_fill_its_blocks(n, m, needs_grad, takes, m
     assert asked == ["cuDNN" if takes else "flash"]
 
 
-@pytest.mark.parametrize("on", [False, True])
-def test_who_switches_cudnn_off_gets_the_flash_kernel(on, monkeypatch):
-    monkeypatch.setattr(cuda, "can_use_cudnn_attention", lambda asked: True)
-    asked, call = stand_in(monkeypatch), make_call()
-    rows = torch.zeros(2, 4, 128, 16, dtype=torch.bfloat16)
-    for enabled in (on, not on):
-        monkeypatch.setattr(cuda, "cudnn_sdp_enabled", lambda enabled=enabled: enabled)
-        sdpa.run(call, rows, rows, rows)
-    assert asked == ["cuDNN" if x else "flash" for x in (on, not on)]
+SWITCHES = {"allowed": (True, True, False), "switched off": (False, True, False), "deterministic": (True, True, True)}
+
+
+@pytest.mark.parametrize("then", SWITCHES)
+@pytest.mark.parametrize("first", SWITCHES)
+def test_torch_is_asked_anew_where_a_switch_is_another(first, then, monkeypatch):
+    asked, call = stand_in(monkeypatch), make_call(needs_grad=True)
+    rows = [torch.zeros(2, 4, 128, 16, dtype=torch.bfloat16) for _ in range(3)]
+    for cudnn, flash, same_bits in (SWITCHES[first], SWITCHES[then]):
+        monkeypatch.setattr(cuda, "cudnn_sdp_enabled", lambda cudnn=cudnn: cudnn)
+        monkeypatch.setattr(cuda, "flash_sdp_enabled", lambda flash=flash: flash)
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda same_bits=same_bits: same_bits)
+        # as torch answers
+        answer = cudnn and not same_bits
+        monkeypatch.setattr(cuda, "can_use_cudnn_attention", lambda asked, answer=answer: answer)
+        monkeypatch.setattr(cuda, "can_use_flash_attention", lambda asked, flash=flash: flash)
+        sdpa.run(call, *rows)
+    assert asked == ["cuDNN" if name == "allowed" else "flash" for name in (first, then)]
 
 
 def test_numbers_are_not_looked_at():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import struct
@@ -174,3 +175,9 @@ def test_a_compiled_kernel_finds_each_number_of_a_call_in_its_parameter(tmp_path
         assert numbers == [*(single(x) if isinstance(x, float) else x for x in expected), *[0] * len(notes)]
     # nothing that is known of a call holds its tensors
     assert found["kept"] == 0
+
+
+@pytest.mark.parametrize("number", [1e39, -1e39, 0.1, -0.0])
+def test_a_number_beyond_float32_is_infinite(number):
+    bits = module._as_bits("fp32", number).to_bytes(8, "little")[:4]
+    assert bits == struct.pack("<f", number if abs(number) < 1e38 else math.copysign(math.inf, number))

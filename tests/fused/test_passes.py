@@ -88,7 +88,7 @@ SHAPES = {"ours": (2, 3), "theirs": (16,), "one": (1,), "last": (5, 7)}
 
 
 def test_parts_of_a_room_lie_side_by_side_and_begin_at_aligned_places(driver):
-    rooms, parts = share("sums", SHAPES, is_zero=True)
+    rooms, parts = share("sums", SHAPES)
     planned = Planned(rooms={"out": Room((3, 4)), **rooms}, parts=parts)
     for _ in range(3):
         rows = draw()

@@ -5,11 +5,17 @@ import json
 import pytest
 import torch
 
+from regard import attend
 from regard.core import RegardError
 from regard.engine.backends.fused.recipe import Recipe, parse
 from regard.engine.backends.fused.shapes import Shape, choose
+from regard.score import Additive
+from tests.fused.against import draw
+from tests.tolerances import assert_all_close
 
-tune = pytest.importorskip("regard.engine.backends.fused.tune", reason="triton is not installed")
+pytest.importorskip("triton", reason="triton is not installed")
+
+from regard.engine.backends.fused import kind, tune
 
 CPU = torch.device("cpu")
 PLAIN = Recipe("dot", "softmax")
@@ -104,3 +110,27 @@ def test_a_shape_without_room_is_passed_over(folder):
 def test_a_recipe_survives_as_text():
     recipe = Recipe("tanh", "entmax", 0.5, None, 1.3, None, -4, (7, 1, 2), "slopes", -3, 0.1, True, ("lengths", "bits"))
     assert parse(str(recipe), tuple(recipe.reach), tuple(recipe.numbers)) == recipe
+
+
+def test_a_call_that_measures_is_right(monkeypatch, tmp_path):
+    monkeypatch.setenv("REGARD_TUNE", "1")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    monkeypatch.setattr(kind, "_kinds", {})
+    monkeypatch.setattr(tune, "_FEATURES", tune._FEATURES[:1])
+    seen = []
+
+    def measure(launch, shape):
+        for _ in range(2):
+            launch(shape)
+        seen.append(shape)
+        return 1.0
+
+    monkeypatch.setattr(tune, "measure", measure)
+    *rows, weight = draw((1, 1, 6, 8), (1, 1, 6, 8), (1, 1, 6, 8), (8,))
+
+    def pull(backend):
+        out = attend(*rows, score=Additive(weight), backend=backend)
+        return [out, *torch.autograd.grad(out.square().sum(), [*rows, weight])]
+
+    assert_all_close(pull("fused"), pull("tiled"), ["output", "query", "key", "value", "weight"])
+    assert len(seen) >= 3

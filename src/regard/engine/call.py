@@ -12,6 +12,11 @@ from regard.core import Bias, Mask, Score, Sizes, Tile, Weigh
 from regard.core.bits import keep
 
 
+def is_capturing() -> bool:
+    """Whether a CUDA graph is captured: what it reads must be made within it, and nobody else may have that."""
+    return torch.backends.cuda.is_built() and torch.cuda.is_current_stream_capturing()
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """A call of `attend`: its sizes, its settled terms, dropout, and whether it needs gradients."""
@@ -27,7 +32,7 @@ class Call:
     # whether a backend was asked for by its name
     by_name: bool = False
     # what backends made of the first call of this kind, for all that follow
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
 
     def change_terms(self, **terms: Any) -> Call:
         """The call with other terms, as `dataclasses.replace` makes it, which takes longer than a small call has."""

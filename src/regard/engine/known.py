@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from regard.core import Mask, RegardError, Term
-from regard.engine.call import Call
+from regard.engine.call import Call, is_capturing
 from regard.engine.check import Terms, as_bias, as_mask, find_misfit
 from regard.engine.plan import Plan
 
@@ -25,6 +25,8 @@ Kind = tuple[Any, ...]
 # kinds kept at a time: a cache that grows by a token makes a new one at each step
 MOST = 1024
 _known: dict[Kind, Known] = {}
+# where a tensor's numbers do not change without its count of changes: others can change what lies on the CPU
+COUNTING = frozenset({"cuda"})
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
@@ -53,6 +55,9 @@ class Known:
     def find_again(self, numbers: list[Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
         """All of the call, where a backend kept it with its mask, and nothing but its rows is another."""
         if not self.is_fixed:
+            return None
+        if numbers and is_capturing():
+            # a graph reads the mask's numbers each time it is replayed
             return None
         kept: tuple[Mask, Callable[[Tensor, Tensor, Tensor], Tensor]] | None = self.plan.call.kept.get("again")
         if kept is None or (numbers and self._recall_mask(numbers) is not kept[0]):
@@ -92,7 +97,7 @@ class Known:
         # of other tensors with the same numbers: those of the caller may then be seen to go
         settled = mask.with_all_tensors([x.detach() for x in mask.all_tensors]).settle(sizes)
         # what a graph is captured of is made within the graph
-        if not torch.cuda.is_current_stream_capturing():
+        if not is_capturing():
             self.held = settled, tuple((weakref.ref(x, self._forget), x._version, x.data_ptr()) for x in numbers)
         return settled
 
@@ -138,8 +143,8 @@ def read_kind(
             kind.append(known)
         elif not _read(term, kind, tensors):
             return None
-    if numbers and (device != "cuda" or any(x.is_inference() for x in numbers)):
-        # others can change what lies on the CPU, and tensors of inference mode do not count their changes
+    if numbers and (device not in COUNTING or any(x.is_inference() for x in numbers)):
+        # tensors of inference mode do not count their changes
         return None
     return tuple(kind)
 

@@ -33,16 +33,16 @@ def attend_on_cuda(call: Call, query: Tensor, key: Tensor, value: Tensor, scale:
 
     `again` is the call of the same rows, for who differentiates their gradients.
     """
-    kept: tuple[bool, bool] | None = call.kept.get("on_cuda")
+    # what torch answers hangs on these, which a caller may change between two calls
+    switches = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled(), torch.are_deterministic_algorithms_enabled()
+    kept: tuple[bool, bool] | None = call.kept.get(switches)
     rows = query, key, value
     if kept is None or not kept[0]:
         rows = align(query), align(key), align(value)
     if kept is None:
         lies_well = rows[0] is query and rows[1] is key and rows[2] is value
-        kept = call.kept["on_cuda"] = lies_well, may_take_cudnn(call) and _ask(call, *rows)
+        kept = call.kept[switches] = lies_well, _ask(call, *rows)
     takes = kept[1]
-    # the user may have switched it off
-    takes = takes and cuda.cudnn_sdp_enabled()
     if not call.needs_grad:
         return _run(*rows, scale, takes, False)[0]
     out: Tensor = _Attend.apply(again, scale, takes, *rows)  # type: ignore[no-untyped-call]
@@ -50,9 +50,9 @@ def attend_on_cuda(call: Call, query: Tensor, key: Tensor, value: Tensor, scale:
 
 
 def _ask(call: Call, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether cuDNN takes the call, by torch's own word; raises where the flash kernel takes it neither."""
+    """Whether cuDNN is to take the call, by torch's own word; raises where the flash kernel does not either."""
     asked = cuda.SDPAParams(query, key, value, None, 0.0, False, call.sizes.g != call.sizes.h)
-    if cuda.can_use_cudnn_attention(asked):
+    if may_take_cudnn(call) and cuda.can_use_cudnn_attention(asked):
         return True
     if not cuda.can_use_flash_attention(asked):
         raise RegardError("neither torch's flash kernel nor cuDNN takes this call. Use backend='fused'.")
@@ -87,7 +87,10 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        query, key, value, out, logsumexp, seed, offset = ctx.saved_tensors
+        # who keeps them elsewhere may bring them back as kernels cannot read them
+        query, key, value, out, logsumexp, seed, offset = (
+            x if x.data_ptr() % 16 == 0 else x.clone() for x in ctx.saved_tensors
+        )
         if torch.is_grad_enabled() and ctx.again is not None:
             # a graph of the gradients is wanted
             wants = ctx.needs_input_grad[3:]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Iterator, Sequence
-from ctypes import PyDLL, addressof, c_int, c_int64, c_uint, c_void_p, cast
+from ctypes import CDLL, addressof, c_float, c_int, c_int64, c_uint, c_void_p, cast
 from functools import cache
 from typing import Any
 
@@ -111,15 +110,16 @@ def flatten(given: Any, kinds: Any) -> Iterator[tuple[str, Any]]:
 def _as_bits(kind: str, number: Any) -> int:
     """A number as the 64 bits whose first ones are read."""
     if kind == "fp32":
-        return int(struct.unpack("<i", struct.pack("<f", number))[0])
+        # infinity, where a number is beyond its range
+        return int.from_bytes(bytes(c_float(number)), "little")
     assert kind[0] in "iu", kind
     return int(number)
 
 
 @cache
 def _load() -> Any:
-    # the interpreter's lock is kept: a launch takes less than to give it away and get it back
-    return PyDLL(_NAME)
+    # Python's lock is given away: a launch waits where the queue is full, maybe for one of another thread
+    return CDLL(_NAME)
 
 
 def _enter(device: int) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.engine.backends.fused.asked import name_words, write
+from regard.engine.backends.fused.borrowed import as_rows_are_kept
 from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.operators import ask, ask_back
 from regard.engine.backends.fused.read import Order, keeps_mask, keeps_rows, read
@@ -135,6 +136,9 @@ class _Attend(torch.autograd.Function):
         if _list_places(tensors, marks) != ctx.places:
             # who keeps them elsewhere brings them back as kernels were not compiled for them
             kind = find_kind(Order._make((kind.recipe, *_place(work, tensors, wants)[0], named)), borrows)
+        if borrows and not (is_borrowed(kind) and out.data_ptr() % 16 == 0):
+            # cuDNN was forbidden since, or cannot read what came back
+            borrows, stat = False, as_rows_are_kept(stat)
         return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants)
 
 

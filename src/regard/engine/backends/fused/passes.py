@@ -12,8 +12,9 @@ from torch import Tensor
 from regard.engine.backends.fused.shapes import divide_up
 from regard.engine.backends.fused.start import Spot, Starter, find_stream, is_compiled, is_told, start_all
 from regard.engine.backends.fused.terms import stride_rows
+from regard.engine.backends.fused.tune import is_asked
 
-# in bytes: where a part of a room begins
+# a part of a room begins at a multiple of so many numbers
 _ALIGNED = 16
 
 
@@ -57,9 +58,7 @@ class Part(NamedTuple):
         return whole[self.start : self.start + math.prod(self.shape)].view(self.shape)
 
 
-def share(
-    room: str, shapes: dict[str, tuple[int, ...]], is_zero: bool = False
-) -> tuple[dict[str, Room], dict[str, Part]]:
+def share(room: str, shapes: dict[str, tuple[int, ...]]) -> tuple[dict[str, Room], dict[str, Part]]:
     """One room of zeros for sums of several shapes, each beginning at an aligned place."""
     parts, at = {}, 0
     for name, shape in shapes.items():
@@ -115,7 +114,17 @@ class Pass:
         everything: list[Tensor | int] = [*held, *numbers]
         for at, name in enumerate(("seed", "draw_seed"), len(held)):
             spots[name] = Spot(at, everything[at]) if at < len(everything) else Spot(at, 0)
-        starters = list(self._list(spots, everything))
+        starters: list[Starter] = []
+        for starter in self._list(spots, everything):
+            starters.append(starter)
+            if is_asked():
+                # the next kernel is measured on what this one makes
+                start_all([starter], everything)
+        if is_asked():
+            # sums begin anew: kernels were measured on them
+            for at, room in enumerate(self.rooms, len(self.names)):
+                if room.is_zero:
+                    tensors[at].zero_()
         start_all(starters, everything)
         if all(is_compiled(starter.kernel) for starter in starters):
             self.starters = starters

@@ -14,7 +14,7 @@ from regard.core.terms import rowless
 from regard.engine.backends.fused.masks import Marks, take_apart
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.refuse import name_weigh
-from regard.engine.call import Call
+from regard.engine.call import Call, is_capturing
 from regard.mask import Full
 from regard.score import Additive, Bilinear, Concat, Dot, Feature, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax, Sum
@@ -57,9 +57,14 @@ def keeps_rows(call: Call) -> bool:
 
 
 def keeps_mask(call: Call) -> bool:
-    """Whether what was made of the call's mask is kept."""
+    """Whether what was made of the call's mask is kept, and this call may keep more."""
     kept = call.kept.get("marks")
-    return kept is not None and kept[0] is call.mask
+    return kept is not None and kept[0] is call.mask and _may_keep()
+
+
+def _may_keep() -> bool:
+    """Whether a later call may have what this one makes: not what lies within a graph that is captured or compiled."""
+    return not (torch.compiler.is_compiling() or is_capturing())
 
 
 def _is_unbound(call: Call) -> bool:
@@ -102,10 +107,7 @@ def _hold(bias: object) -> Tensor | None:
 
 def _read_mask(call: Call) -> tuple[Marks, dict[str, Tensor]]:
     """The mask taken apart, and its tensors, with those that a bias goes by; kept while the mask is the same."""
-    # what a graph is captured of, or compiled of, is made within the graph
-    may_keep = not (
-        torch.compiler.is_compiling() or (call.sizes.device.type == "cuda" and torch.cuda.is_current_stream_capturing())
-    )
+    may_keep = _may_keep()
     if may_keep and (kept := call.kept.get("marks")) is not None and kept[0] is call.mask:
         marks: tuple[Marks, dict[str, Tensor]] = kept[1]
         return marks
@@ -131,7 +133,11 @@ def _read_rows(
     if isinstance(score, Additive):
         return query, key, value, torch.atleast_2d(score.weight), 1.0
     if isinstance(score, Gaussian):
-        width = score.width if isinstance(score.width, Tensor) else torch.full((1,), score.width, device=query.device)
+        width = (
+            score.width
+            if isinstance(score.width, Tensor)
+            else torch.full((1,), score.width, dtype=torch.float32, device=query.device)
+        )
         width = width.reshape(1, 1).expand(1, d) if width.numel() == 1 else torch.atleast_2d(width)
         return query, key, value, width, 1.0
     hides = type(call.mask) is not Full
@@ -150,7 +156,7 @@ def _read_rows(
             if hides:
                 ill_keys = ill_keys.repeat_interleave(repeats, 1)
         left, right, _ = wide.prepare(query.float(), key.float())
-        weight = torch.ones(1, 1, device=query.device)
+        weight = torch.ones(1, 1, dtype=torch.float32, device=query.device)
     else:
         rows = wide.as_dot(query.float(), key.float())
         if rows is None:

@@ -39,6 +39,11 @@ _PRODUCTS = [
 _FEATURES = [(128, 32, 4, 1), (64, 32, 2, 1), (32, 32, 1, 1), (256, 32, 8, 1), (128, 16, 4, 1), (128, 64, 4, 1)]
 
 
+def is_asked() -> bool:
+    """Whether shapes are to be measured."""
+    return os.environ.get("REGARD_TUNE") == "1"
+
+
 def pick(
     kernel: str, recipe: Recipe, is_half: bool, widths: tuple[int, int], device: torch.device,
     launch: Callable[[Shape], Any] | None,
@@ -51,7 +56,7 @@ def pick(
     kept = recall(device).get(key)
     if kept is not None:
         return kept
-    if launch is None or os.environ.get("REGARD_TUNE") != "1":
+    if launch is None or not is_asked():
         return usual
     _log.warning("measuring block shapes for %s", key)
     shapes = [Shape(*s) for s in (_PRODUCTS if recipe.is_dot else _FEATURES)]

@@ -58,7 +58,9 @@ def run_backward(
 ) -> list[Tensor | None]:  # fmt: skip
     """The gradients of query, key and value, and of those of weight, sink and bias that are there and want one."""
     # kernels are compiled for the strides of these, too
-    sort = borrows, grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), *wants[3:]
+    sort = borrows, grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), out.data_ptr() % 16, *wants[3:]
+    if stat is not None:
+        sort += (stat.data_ptr() % 16,)
     given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
     if borrows:
         query, key, value, *_ = given
