@@ -10,16 +10,16 @@ from torch import Tensor
 
 from regard.engine.backends.fused.borrowed import LOG2E
 from regard.engine.backends.fused.features import list_features, list_turns, make_rooms, shape_features
-from regard.engine.backends.fused.forward import make_flags
+from regard.engine.backends.fused.forward import make_flags, share_out
 from regard.engine.backends.fused.kernels.bias import Part as BiasPart
 from regard.engine.backends.fused.kernels.bias import pull_bias
 from regard.engine.backends.fused.kernels.keys import pull_keys
 from regard.engine.backends.fused.kernels.pull import Features
 from regard.engine.backends.fused.kernels.queries import pull_queries, take_means
-from regard.engine.backends.fused.kernels.tiles import FLAGGED, ILL
+from regard.engine.backends.fused.kernels.tiles import ILL
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.passes import Pass, Room, make_room, share
-from regard.engine.backends.fused.shapes import LEAST, Shape, choose_span, divide_up, round_up
+from regard.engine.backends.fused.shapes import LEAST, Shape, divide_up, round_up
 from regard.engine.backends.fused.start import Starter
 from regard.engine.backends.fused.terms import LEARNED, Spots, as_rows, as_stat, make_noise, make_terms
 
@@ -163,10 +163,9 @@ def _pull_queries(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -
     owns = kind.takes_own_means and not is_borrowed
 
     def make(shape: Shape) -> Starter:
-        count = kind.count * divide_up(kind.n, shape.rows)
-        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
-        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "OWN": owns, "SPAN": span}
-        return Starter(pull_queries, count // span, constants | shape.constants, given)
+        count, cares = share_out(kind.count * divide_up(kind.n, shape.rows), heal)
+        constants = {**kind.constants, "HIDES": kind.recipe.hides, "OWN": owns, **cares, **shape.constants}
+        return Starter(pull_queries, count, constants, given)
 
     return kind.ask("queries", make, tensors, is_borrowed)
 
@@ -178,11 +177,9 @@ def _pull_keys(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> S
     given = *_list_rows(spots, is_borrowed), *made, *terms
 
     def make(shape: Shape) -> Starter:
-        count = kind.b * kind.g * divide_up(kind.m, shape.keys)
-        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
-        constants = {**kind.constants, "HIDES": kind.recipe.hides, "HEAL": heal, "SPAN": span}
-        constants["IS_GROUPED"] = kind.h != kind.g
-        return Starter(pull_keys, count // span, constants | shape.constants, given)
+        count, cares = share_out(kind.b * kind.g * divide_up(kind.m, shape.keys), heal)
+        own = {"HIDES": kind.recipe.hides, "IS_GROUPED": kind.h != kind.g}
+        return Starter(pull_keys, count, {**kind.constants, **own, **cares, **shape.constants}, given)
 
     return kind.ask("keys", make, tensors, is_borrowed)
 

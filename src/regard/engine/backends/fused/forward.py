@@ -62,6 +62,12 @@ def make_flags(kind: Kind, **counts: int) -> dict[str, Room]:
     return {name: Room((count // LEAST + kind.count,), torch.int32) for name, count in counts.items() if again}
 
 
+def share_out(count: int, heal: int) -> tuple[int, dict[str, int]]:
+    """How many programs do so many blocks, and with which care; one that heals few looks at several."""
+    span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
+    return count // span, {"HEAL": heal, "SPAN": span}
+
+
 def make_forward_heal(kind: Kind, given: Sequence[Tensor]) -> Pass:
     """Blocks done again where the output that cuDNN made is ill; it has no terms with tensors."""
     names = ("query", "key", "value", "out", "stat")[: len(given)]
@@ -81,9 +87,7 @@ def _attend(kind: Kind, spots: Spots, tensors: Sequence[Any], heal: int) -> Star
     folds = recipe.is_dot and kind.unit != 1 and recipe.cap is None and recipe.bias is None and recipe.scale > 0
 
     def make(shape: Shape) -> Starter:
-        count = kind.count * divide_up(kind.n, shape.rows)
-        span = choose_span(count) if heal in (FLAGGED.value, ILL.value) else 1
-        constants = {**kind.constants, "FOLD": folds, "HEAL": heal, "SPAN": span, **shape.constants}
-        return Starter(attend_forward, count // span, constants, given)
+        count, cares = share_out(kind.count * divide_up(kind.n, shape.rows), heal)
+        return Starter(attend_forward, count, {**kind.constants, "FOLD": folds, **cares, **shape.constants}, given)
 
     return kind.ask("forward", make, tensors, is_borrowed)

@@ -11,9 +11,8 @@ from regard.engine.backends.fused.kernels.tiles import (
     ILL,
     NEVER,
     find_features,
-    find_flagged,
     find_ill,
-    find_ill_blocks,
+    find_ill_queries,
     find_rows,
     load_rows,
     mix,
@@ -38,9 +37,9 @@ def attend_forward(
     at = tl.program_id(0)
     if HEAL >= FLAGGED:
         # most are not: one look at several
-        if _find_ill(at * SPAN, out, flags, size, e, E, ROWS, HEAL, SPAN) > 0:
+        if find_ill_queries(out, flags, at * SPAN, size, e, ROWS, E, HEAL, SPAN) > 0:
             for t in range(SPAN):
-                if _find_ill(at * SPAN + t, out, flags, size, e, E, ROWS, HEAL, 1) > 0:
+                if find_ill_queries(out, flags, at * SPAN + t, size, e, ROWS, E, HEAL, 1) > 0:
                     _attend_block(
                         at * SPAN + t, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE,
                         WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL,
@@ -50,17 +49,6 @@ def attend_forward(
             at, q, k, v, out, stat, flags, score, weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E,
             ROWS, KEYS, PRECISION, FAST, HEAL,
         )  # fmt: skip
-
-
-@triton.jit
-def _find_ill(
-    first, out, flags, size, e: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, HEAL: tl.constexpr,
-    SPAN: tl.constexpr,
-):  # fmt: skip
-    if HEAL == FLAGGED:
-        return find_flagged(flags, first, SPAN)
-    else:
-        return find_ill_blocks(out, first, size.heads, size.n, e, ROWS, E, SPAN, False)
 
 
 @triton.jit

@@ -11,9 +11,8 @@ from regard.engine.backends.fused.kernels.tiles import (
     ILL,
     NEVER,
     find_features,
-    find_flagged,
     find_ill,
-    find_ill_blocks,
+    find_ill_queries,
     find_rows,
     load_rows,
     mix,
@@ -49,9 +48,9 @@ def pull_queries(
     at = tl.program_id(0)
     if HEAL >= FLAGGED:
         # most are not: one look at several
-        if _find_ill(at * SPAN, dq, flags, size, d, D, ROWS, HEAL, SPAN) > 0:
+        if find_ill_queries(dq, flags, at * SPAN, size, d, ROWS, D, HEAL, SPAN) > 0:
             for t in range(SPAN):
-                if _find_ill(at * SPAN + t, dq, flags, size, d, D, ROWS, HEAL, 1) > 0:
+                if find_ill_queries(dq, flags, at * SPAN + t, size, d, ROWS, D, HEAL, 1) > 0:
                     _pull_block(
                         at * SPAN + t, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias,
                         noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
@@ -61,17 +60,6 @@ def pull_queries(
             at, q, k, v, grad, out, stat, means, dq, flags, features, score, weigh, mask, bias, noise, size, d, e,
             SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, OWN, HIDES,
         )  # fmt: skip
-
-
-@triton.jit
-def _find_ill(
-    first, dq, flags, size, d: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, HEAL: tl.constexpr,
-    SPAN: tl.constexpr,
-):  # fmt: skip
-    if HEAL == FLAGGED:
-        return find_flagged(flags, first, SPAN)
-    else:
-        return find_ill_blocks(dq, first, size.heads, size.n, d, ROWS, D, SPAN, False)
 
 
 @triton.jit

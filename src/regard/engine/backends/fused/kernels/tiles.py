@@ -109,6 +109,18 @@ def find_ill_blocks(
 
 
 @triton.jit
+def find_ill_queries(
+    rows, flags, first, size, width: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr, HEAL: tl.constexpr,
+    SPAN: tl.constexpr,
+):  # fmt: skip
+    """One where one of `SPAN` blocks of queries is to be done again, else zero."""
+    if HEAL == FLAGGED:
+        return find_flagged(flags, first, SPAN)
+    else:
+        return find_ill_blocks(rows, first, size.heads, size.n, width, COUNT, WIDTH, SPAN, False)
+
+
+@triton.jit
 def find_features(features, b, h, heads, count, d: tl.constexpr):
     """Where the features of one sequence and head begin; they come in fours."""
     return features + (b * heads + h).to(tl.int64) * ((d + 3) // 4 * 4) * count
