@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from regard import attend, explain
+from regard.core import RegardError
 from regard.engine import known
 from regard.mask import Causal
 from tests.fused.against import DEVICE, draw
@@ -55,21 +59,48 @@ def lent(monkeypatch):
     return calls
 
 
-def run(rows, backend, cotangent):
+class Native(torch.autograd.Function):
+    """The same as a node of torch's own: with what it keeps under the names that those of C++ have."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, scale):
+        out, logsumexp = attend_plainly(query, key, value, scale, True)
+        ctx._saved_query, ctx._saved_key, ctx._saved_value, ctx.scale = query, key, value, scale
+        ctx._saved_output, ctx._saved_logsumexp = out, logsumexp
+        # what keeps an output that it gives would never be freed
+        return out.view_as(out), logsumexp
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        rows = grad, ctx._saved_query, ctx._saved_key, ctx._saved_value
+        with torch.no_grad():
+            return *differentiate_plainly(*rows, ctx._saved_output, ctx._saved_logsumexp, ctx.scale), None
+
+
+@pytest.fixture
+def native(lent, monkeypatch):
+    monkeypatch.setattr(work, "attend_borrowed", lambda *x: lent.append("forward") or Native.apply(*x[:4]))
+    return lent
+
+
+def run(rows, backend, cotangent, packs=True):
     rows = [x.detach().requires_grad_() for x in rows]
-    out = attend(*rows, mask=Causal(), backend=backend)
+    # where somebody packs what is kept, a function of ours keeps it
+    with saved_tensors_hooks(lambda x: x, lambda x: x) if packs else nullcontext():
+        out = attend(*rows, mask=Causal(), backend=backend)
     return [out.detach(), *torch.autograd.grad(out, rows, cotangent.to(out.dtype))]
 
 
-@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
-def test_what_a_mask_hides_is_healed(lent, ill):
+def draw_ill(ill):
     rows, cotangent = draw(*SHAPES, seed=3), torch.randn(2, 4, 40, 8, generator=torch.Generator().manual_seed(1))
     rows, cotangent = [x.detach().clone() for x in rows], cotangent.to(DEVICE)
     if ill is not None:
         # seen by the last three queries alone, which are the last block's
         dict(zip(("query", "key", "value"), rows, strict=True)).get(ill, cotangent)[1, 1, 37, 2] = torch.nan
-    found = run(rows, "auto", cotangent)
-    assert lent == ["asked", "forward", "back"]
+    return rows, cotangent
+
+
+def check_healed(found, rows, cotangent, ill):
     # a gradient's NaN spreads under the mask of plain code, and not in our own kernels
     oracle = (rows, "fused") if ill == "gradient" else ([x.double() for x in rows], "reference")
     wanted = run(*oracle, cotangent)
@@ -78,6 +109,48 @@ def test_what_a_mask_hides_is_healed(lent, ill):
         assert torch.equal(one.isnan(), other.isnan())
     tame = [[x.nan_to_num(0.0).float() for x in y] for y in (found, wanted)]
     assert_all_close(*tame, ["output", "dquery", "dkey", "dvalue"])
+
+
+@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
+def test_what_a_mask_hides_is_healed(lent, ill):
+    rows, cotangent = draw_ill(ill)
+    found = run(rows, "auto", cotangent)
+    assert lent == ["asked", "forward", "back"]
+    check_healed(found, rows, cotangent, ill)
+
+
+@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
+def test_gradients_that_torch_makes_are_healed_behind_it(native, ill):
+    rows, cotangent = draw_ill(ill)
+    found = run(rows, "auto", cotangent, packs=False)
+    assert native == ["asked", "forward"]
+    check_healed(found, rows, cotangent, ill)
+
+
+def test_behind_torch_gradients_are_read_anywhere_and_differentiated(native, monkeypatch):
+    rows = [x.detach().requires_grad_() for x in draw(*SHAPES)]
+    cotangent = torch.randn(2, 4, 8, 40, device=DEVICE).mT
+    (wanted,) = torch.autograd.grad(attend(*rows, mask=Causal(), backend="fused"), rows[1], cotangent)
+    out, (query, *_) = attend(*rows, mask=Causal()), rows
+    assert type(out.grad_fn).__name__ == "NativeBackward"
+    # one gradient alone, twice
+    for _ in range(2):
+        (found,) = torch.autograd.grad(out, rows[1], cotangent, retain_graph=True)
+        assert_all_close([found], [wanted], ["dkey"])
+    (pulled,) = torch.autograd.grad(out, query, cotangent, create_graph=True)
+    (again,) = torch.autograd.grad(pulled.square().sum(), query)
+    (other,) = torch.autograd.grad(attend(*rows, mask=Causal(), backend="tiled"), query, cotangent, create_graph=True)
+    assert_all_close([again], torch.autograd.grad(other.square().sum(), query), ["curvature"])
+    with pytest.raises(RegardError, match="is_grads_batched"):
+        torch.autograd.grad(attend(*rows, mask=Causal()), query, torch.ones(2, *out.shape), is_grads_batched=True)
+    # by then cuDNN is forbidden: ours take what it kept
+    monkeypatch.setattr(work, "heal_borrowed", None)
+    torch.use_deterministic_algorithms(True)
+    try:
+        (found,) = torch.autograd.grad(out, rows[1], cotangent)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert_all_close([found], [wanted], ["dkey"])
 
 
 def test_who_asks_by_name_or_for_the_same_bits_gets_our_own(lent):

@@ -12,6 +12,7 @@ from torch.backends import cuda
 from regard.core import RegardError
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
+from regard.engine.native_gradient import guard_gradient, keeps_alone
 
 # cuDNN's backward gives NaN at low logits where rows do not fill its blocks: pytorch#196678, cudnn-frontend#1072
 CUDNN_BLOCK = 128
@@ -45,6 +46,8 @@ def attend_on_cuda(call: Call, query: Tensor, key: Tensor, value: Tensor, scale:
     takes = kept[1]
     if not call.needs_grad:
         return _run(*rows, scale, takes, False)[0]
+    if keeps_alone(rows):
+        return guard_gradient(_run(*rows, scale, takes, True)[0], align, again, None)
     out: Tensor = _Attend.apply(again, scale, takes, *rows)  # type: ignore[no-untyped-call]
     return out
 
@@ -95,9 +98,7 @@ class _Attend(torch.autograd.Function):
             # a graph of the gradients is wanted
             wants = ctx.needs_input_grad[3:]
             return None, None, None, *differentiate(ctx.again, (query, key, value), wants, grad)
-        if not grad.is_contiguous() or grad.data_ptr() % 16:
-            grad = align(grad)
-        rows = grad, query, key, value, out, logsumexp
+        rows = align(grad), query, key, value, out, logsumexp
         return None, None, None, *pull(*rows, seed, offset, ctx.scale, ctx.takes_cudnn)
 
 
@@ -122,7 +123,11 @@ def pull(
 
 def align(x: Tensor) -> Tensor:
     """Rows as kernels on CUDA read them, sixteen bytes at a time: elsewhere they fault. A copy, where need be."""
-    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
-    # cuDNN takes no axis that was broadcast
-    aligned = x.storage_offset() % 8 == 0 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
-    return x if aligned and x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format)
+    if x.data_ptr() % 16 == 0:
+        if x.is_contiguous() and x.shape[-1] % 8 == 0:
+            return x
+        steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+        # cuDNN takes no axis that was broadcast
+        if x.stride(-1) == 1 and all([step % 8 == 0 and step > 0 for step in steps[:-1]]):
+            return x
+    return x.clone(memory_format=torch.contiguous_format)

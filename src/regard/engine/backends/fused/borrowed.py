@@ -68,15 +68,21 @@ def differentiate_borrowed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value."""
-    if not (_steps_well(grad) and grad.data_ptr() % 16 == 0) or 0 in grad.stride():
-        grad = grad.clone(memory_format=torch.contiguous_format)
+    grad = align(grad)
     # without dropout there is no seed of it to read
     none = _no_seed(query.device)
     n, m = query.shape[2], key.shape[2]
-    made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+    made: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default(
         grad, query, key, value, out, logsumexp, none, none, None, None, None, n, m, 0.0, True, scale=scale
     )
     return made
+
+
+def align(grad: Tensor) -> Tensor:
+    """A gradient as cuDNN reads it; a copy, where need be."""
+    if grad.data_ptr() % 16 == 0 and _steps_well(grad) and 0 not in grad.stride():
+        return grad
+    return grad.clone(memory_format=torch.contiguous_format)
 
 
 @cache

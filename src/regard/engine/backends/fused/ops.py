@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.engine.backends.fused.asked import name_words, write
-from regard.engine.backends.fused.borrowed import as_rows_are_kept
+from regard.engine.backends.fused.borrowed import align, as_rows_are_kept
 from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.operators import ask, ask_back
 from regard.engine.backends.fused.read import Order, keeps_mask, keeps_rows, read
 from regard.engine.backends.fused.terms import LEARNED, complete
-from regard.engine.backends.fused.work import Seeds, is_borrowed, run_backward, run_forward
+from regard.engine.backends.fused.work import Seeds, heal_borrowed, is_borrowed, may_lend, run_backward, run_forward
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
+from regard.engine.native_gradient import Grads, guard_gradient, keeps_alone
 
 
 class Work:
@@ -35,11 +36,25 @@ class Work:
 
     def attend(self, *tensors: Tensor) -> Tensor:
         """The output, of tensors in the order of `names`."""
+        borrows = is_borrowed(self.kind)
         if not self.keeps:
-            return run_forward(self.kind, self.hold(tensors), self.seeds, False, is_borrowed(self.kind))[0]
+            return run_forward(self.kind, self.hold(tensors), self.seeds, False, borrows)[0]
+        if borrows and keeps_alone(tensors):
+            made = run_forward(self.kind, self.hold(tensors), self.seeds, True, True)[0]
+            return guard_gradient(made, align, self.again, self.heal)
         # without what an operator takes for its own bookkeeping, which is more than a small call does
         out: Tensor = _apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
+
+    def heal(self, node: Any, grad: Tensor, made: Sequence[Tensor]) -> Grads | None:
+        """Heal the gradients that cuDNN made; where it was forbidden since, ours instead."""
+        rows = node._saved_query, node._saved_key, node._saved_value
+        out, logsumexp = node._saved_output, node._saved_logsumexp
+        if may_lend():
+            heal_borrowed(self.kind, rows, grad, out, logsumexp, made)
+            return None
+        stat = as_rows_are_kept(logsumexp)
+        return run_backward(self.kind, self.hold(rows), self.seeds, False, grad, out, stat, [True] * 3)
 
     def attend_beside(self, learned: Sequence[Tensor], *rows: Tensor) -> Tensor:
         """The output, where only the rows are others."""

@@ -57,21 +57,16 @@ def run_backward(
     wants: Sequence[bool],
 ) -> list[Tensor | None]:  # fmt: skip
     """The gradients of query, key and value, and of those of weight, sink and bias that are there and want one."""
+    if borrows:
+        rows = held["query"], held["key"], held["value"]
+        pulled = differentiate_borrowed(grad, *rows, out, _there(stat), kind.recipe.scale)
+        heal_borrowed(kind, rows, grad, out, _there(stat), pulled)
+        return list(pulled)
     # kernels are compiled for the strides of these, too
-    sort = borrows, grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), out.data_ptr() % 16, *wants[3:]
+    sort = grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), out.data_ptr() % 16, *wants[3:]
     if stat is not None:
         sort += (stat.data_ptr() % 16,)
     given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
-    if borrows:
-        query, key, value, *_ = given
-        rows = differentiate_borrowed(grad, query, key, value, out, _there(stat), kind.recipe.scale)
-        sort += tuple([x.stride() for x in rows])
-        given += rows
-        heal = kind.backward.get(sort)
-        if heal is None:
-            heal = kind.backward[sort] = make_backward_heal(kind, given)
-        heal.run(given)
-        return list(rows)
     work: Backward | None = kind.backward.get(sort)
     if work is None:
         names = [*held, "grad", "out", "stat"]
@@ -81,6 +76,18 @@ def run_backward(
     if len(wants) > 3:
         found += work.sum_up(held, stat, made)
     return found
+
+
+def heal_borrowed(
+    kind: Kind, rows: Sequence[Tensor], grad: Tensor, out: Tensor, logsumexp: Tensor, made: Sequence[Tensor]
+) -> None:
+    """Heal the gradients of query, key and value that cuDNN made, where they lie."""
+    given = [*rows, grad, out, logsumexp, *made]
+    sort = "heal", *[(x.stride(), x.data_ptr() % 16) for x in given]
+    heal = kind.backward.get(sort)
+    if heal is None:
+        heal = kind.backward[sort] = make_backward_heal(kind, given)
+    heal.run(given)
 
 
 def as_words(kind: Kind, seeds: Seeds) -> Sequence[int]:
