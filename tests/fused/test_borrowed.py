@@ -10,16 +10,15 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from regard import attend, explain
 from regard.core import RegardError
-from regard.engine import known
 from regard.mask import Causal
 from tests.fused.against import DEVICE, draw
+from tests.fused.lending import lend
 from tests.tolerances import assert_all_close
 
 pytest.importorskip("triton")
 
-from regard.engine.backends.fused import borrowed, kind, work
+from regard.engine.backends.fused import borrowed, work
 from regard.engine.backends.fused.recipe import Recipe
-from regard.engine.plan import BACKENDS
 
 SHAPES = [(2, 4, 40, 8), (2, 2, 40, 8), (2, 2, 40, 8)]
 
@@ -48,42 +47,13 @@ def _below(query):
 def lent(monkeypatch):
     """A plain kernel in the place of cuDNN's, and how often it was called."""
     calls = []
-    monkeypatch.setattr(kind, "can_borrow", lambda *given: calls.append("asked") or True)
-    # what was kept of calls before is not asked again
-    monkeypatch.setattr(kind, "_kinds", {})
-    monkeypatch.setattr(known, "_known", {})
-    monkeypatch.setattr(work, "attend_borrowed", lambda *x: calls.append("forward") or attend_plainly(*x))
-    monkeypatch.setattr(work, "differentiate_borrowed", lambda *x: calls.append("back") or differentiate_plainly(*x))
-    monkeypatch.setattr(BACKENDS["sdpa"], "refuse", lambda call: "not here")
-    monkeypatch.setattr(BACKENDS["fused"], "decline", lambda call: None)
+    run = lambda *x: calls.append("forward") or attend_plainly(*x)  # noqa: E731
+    pull = lambda *x: calls.append("back") or differentiate_plainly(*x)  # noqa: E731
+    lend(monkeypatch, run, pull)
     return calls
 
 
-class Native(torch.autograd.Function):
-    """The same as a node of torch's own: with what it keeps under the names that those of C++ have."""
-
-    @staticmethod
-    def forward(ctx, query, key, value, scale):
-        out, logsumexp = attend_plainly(query, key, value, scale, True)
-        ctx._saved_query, ctx._saved_key, ctx._saved_value, ctx.scale = query, key, value, scale
-        ctx._saved_output, ctx._saved_logsumexp = out, logsumexp
-        # what keeps an output that it gives would never be freed
-        return out.view_as(out), logsumexp
-
-    @staticmethod
-    def backward(ctx, grad, _):
-        rows = grad, ctx._saved_query, ctx._saved_key, ctx._saved_value
-        with torch.no_grad():
-            return *differentiate_plainly(*rows, ctx._saved_output, ctx._saved_logsumexp, ctx.scale), None
-
-
-@pytest.fixture
-def native(lent, monkeypatch):
-    monkeypatch.setattr(work, "attend_borrowed", lambda *x: lent.append("forward") or Native.apply(*x[:4]))
-    return lent
-
-
-def run(rows, backend, cotangent, packs=True):
+def run(rows, backend, cotangent, packs=False):
     rows = [x.detach().requires_grad_() for x in rows]
     # where somebody packs what is kept, a function of ours keeps it
     with saved_tensors_hooks(lambda x: x, lambda x: x) if packs else nullcontext():
@@ -111,23 +81,16 @@ def check_healed(found, rows, cotangent, ill):
     assert_all_close(*tame, ["output", "dquery", "dkey", "dvalue"])
 
 
+@pytest.mark.parametrize("packs", [False, True], ids=["torch keeps", "ours keep"])
 @pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
-def test_what_a_mask_hides_is_healed(lent, ill):
+def test_what_a_mask_hides_is_healed(lent, ill, packs):
     rows, cotangent = draw_ill(ill)
-    found = run(rows, "auto", cotangent)
-    assert lent == ["asked", "forward", "back"]
+    found = run(rows, "auto", cotangent, packs)
+    assert lent == ["forward", "back"]
     check_healed(found, rows, cotangent, ill)
 
 
-@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
-def test_gradients_that_torch_makes_are_healed_behind_it(native, ill):
-    rows, cotangent = draw_ill(ill)
-    found = run(rows, "auto", cotangent, packs=False)
-    assert native == ["asked", "forward"]
-    check_healed(found, rows, cotangent, ill)
-
-
-def test_behind_torch_gradients_are_read_anywhere_and_differentiated(native, monkeypatch):
+def test_behind_torch_gradients_are_read_anywhere_and_differentiated(lent, monkeypatch):
     rows = [x.detach().requires_grad_() for x in draw(*SHAPES)]
     cotangent = torch.randn(2, 4, 8, 40, device=DEVICE).mT
     (wanted,) = torch.autograd.grad(attend(*rows, mask=Causal(), backend="fused"), rows[1], cotangent)
@@ -162,7 +125,7 @@ def test_who_asks_by_name_or_for_the_same_bits_gets_our_own(lent):
         run(rows, "auto", cotangent)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert lent == ["asked"]
+    assert lent == []
     assert explain(*rows, mask=Causal()).backend == "fused"
 
 
@@ -175,7 +138,7 @@ def test_the_operator_keeps_what_either_kernel_reads(lent):
         found = run(rows, "auto", cotangent)
     finally:
         torch._C._len_torch_dispatch_stack = seen
-    assert lent == ["asked", "forward", "back"]
+    assert lent == ["forward", "back"]
     assert_all_close(found, wanted, ["output", "dquery", "dkey", "dvalue"])
 
 

@@ -11,16 +11,15 @@ from torch._dynamo.testing import AotEagerAndRecordGraphs
 pytest.importorskip("triton")
 
 from regard import attend
-from regard.engine import known
-from regard.engine.backends.fused import kind, operators, work
-from regard.engine.plan import BACKENDS
+from regard.engine.backends.fused import operators, work
 from regard.mask import Causal
 from tests.fused.against import DEVICE, draw
 from tests.fused.grab import BACKWARD, FORWARD, RECORDS, Grab, compile_whole, detach
+from tests.fused.lending import lend
 from tests.tolerances import assert_all_close
 
 
-def lend(monkeypatch):
+def lend_plainly(monkeypatch):
     """Plain code in the place of cuDNN's, and what of it was called."""
     calls = []
 
@@ -51,14 +50,7 @@ def lend(monkeypatch):
             whole = (mix(weights, rows[2]) * grad).sum() - kept.masked_fill(weights == 0, 0.0).sum()
             return torch.autograd.grad(whole, rows)
 
-    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
-    # what was kept of calls before is not asked again
-    monkeypatch.setattr(kind, "_kinds", {})
-    monkeypatch.setattr(known, "_known", {})
-    monkeypatch.setattr(work, "attend_borrowed", run)
-    monkeypatch.setattr(work, "differentiate_borrowed", differentiate)
-    monkeypatch.setattr(BACKENDS["sdpa"], "refuse", lambda call: "not here")
-    monkeypatch.setattr(BACKENDS["fused"], "decline", lambda call: None)
+    lend(monkeypatch, run, differentiate)
     return calls
 
 
@@ -67,7 +59,7 @@ def lend(monkeypatch):
 @pytest.mark.parametrize("back", [True, False], ids=["cuDNN back", "ours back"])
 @pytest.mark.parametrize("forth", [True, False], ids=["cuDNN", "ours"])
 def test_what_is_kept_of_a_row_goes_both_ways(forth, back, is_told, monkeypatch):
-    calls, may = lend(monkeypatch), [True]
+    calls, may = lend_plainly(monkeypatch), [True]
     monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda: may[0])
     monkeypatch.setattr(operators, "could_borrow", lambda *given: is_told)
     leaves, seen = draw((1, 4, 17, 8), (1, 2, 17, 8), (1, 2, 17, 8)), AotEagerAndRecordGraphs()
@@ -94,7 +86,7 @@ def test_what_is_kept_of_a_row_goes_both_ways(forth, back, is_told, monkeypatch)
 
 @pytest.mark.parametrize("name", ["attend_borrowed", "differentiate_borrowed"])
 def test_rows_lie_as_they_were_said_to(name, monkeypatch):
-    lend(monkeypatch)
+    lend_plainly(monkeypatch)
     made = getattr(work, name)
     # in another order than any of ours
     turn = lambda x: x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)  # noqa: E731

@@ -12,7 +12,6 @@ pytest.importorskip("triton")
 from regard import attend
 from regard.core import Tile
 from regard.core.bits import uniform
-from regard.engine import known
 from regard.engine.backends import fused, sdpa
 from regard.engine.backends.fused import borrowed, kind, ops, start, tune, work
 from regard.engine.backends.fused.kind import find_kind
@@ -24,6 +23,7 @@ from regard.mask import Causal
 from regard.score import Gaussian
 from regard.weigh import Hard, Relu, Sum
 from tests.fused.against import DEVICE, draw
+from tests.fused.lending import lend
 from tests.tolerances import assert_all_close
 
 
@@ -79,7 +79,8 @@ def test_rows_that_come_back_in_another_order_get_kernels_of_their_own(monkeypat
         assert_all_close(pull(), usual, ["query", "key", "value"])
     (one, strides), (other, others) = seen
     assert strides != others
-    assert one is not other
+    assert one is other
+    assert len(one.backward) == 2
 
 
 @pytest.mark.parametrize("seed", [1, 16, 2**31 + 5, 2**63 - 1])
@@ -129,7 +130,7 @@ def test_cudnn_gets_no_call_where_it_is_switched_off(monkeypatch):
 
 
 @pytest.mark.parametrize("lie", ["expanded", "in between", "transposed", "aligned"])
-def test_cudnn_reads_gradients_sixteen_bytes_at_a_time(monkeypatch, lie):
+def test_cudnn_reads_gradients_sixteen_bytes_at_a_time(lie):
     full = torch.randn(1, 2, 128, 64, dtype=torch.bfloat16)
     grad = {
         "expanded": full[:, :, :1, :1].expand(full.shape),
@@ -137,25 +138,11 @@ def test_cudnn_reads_gradients_sixteen_bytes_at_a_time(monkeypatch, lie):
         "transposed": full.mT.contiguous().mT,
         "aligned": full,
     }[lie]
-    seen = []
-    monkeypatch.setattr(borrowed, "_no_seed", lambda device: None)
-    monkeypatch.setattr(
-        torch.ops.aten, "_scaled_dot_product_cudnn_attention_backward", lambda *given, **_: seen.append(given[0])
-    )
-    borrowed.differentiate_borrowed(grad, full, full, full, full, full, 1.0)
-    assert seen[0].is_contiguous()
-    assert seen[0].data_ptr() % 16 == 0
-    assert torch.equal(seen[0], grad)
-    assert (seen[0] is grad) == (lie == "aligned")
-
-
-def test_what_rows_keep_goes_from_one_form_to_the_other():
-    logsumexp = torch.tensor([-300.0, -1.5, 0.0, 2.0, 300.0]).view(1, 1, 5, 1)
-    kept = borrowed.as_rows_are_kept(logsumexp)
-    torch.testing.assert_close(borrowed.as_logsumexp(kept), logsumexp)
-    # as our kernels have it: a peak of three in powers of two, a total of four
-    stat = torch.tensor([3.0, 0.25]).view(2, 1, 1, 1)
-    torch.testing.assert_close(borrowed.as_logsumexp(stat).exp().flatten(), torch.tensor([32.0]))
+    read = borrowed.align(grad)
+    assert read.is_contiguous()
+    assert read.data_ptr() % 16 == 0
+    assert torch.equal(read, grad)
+    assert (read is grad) == (lie == "aligned")
 
 
 def test_a_kernel_that_heals_alone_is_not_measured(monkeypatch):
@@ -220,11 +207,5 @@ def borrow(monkeypatch, ill: slice | int = slice(0), ill_keys: int | None = None
         x[:, :, at] = torch.nan
         return x
 
-    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
-    monkeypatch.setattr(kind, "_kinds", {})
-    monkeypatch.setattr(known, "_known", {})
-    monkeypatch.setattr(fused, "decline", lambda call: None)
-    monkeypatch.setattr(sdpa, "refuse", lambda call: "not asked.")
-    monkeypatch.setattr(work, "attend_borrowed", forward)
-    monkeypatch.setattr(work, "differentiate_borrowed", backward)
+    lend(monkeypatch, forward, backward)
     return asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.engine.backends.fused.asked import name_words, write
-from regard.engine.backends.fused.borrowed import align, as_rows_are_kept
+from regard.engine.backends.fused.borrowed import align, as_rows_are_kept, can_borrow
 from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.operators import ask, ask_back
 from regard.engine.backends.fused.read import Order, keeps_mask, keeps_rows, read
@@ -121,9 +121,8 @@ class _Attend(torch.autograd.Function):
         kind = work.kind
         borrows = is_borrowed(kind)
         out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
-        marks = work.marks.values()
-        ctx.work, ctx.borrows, ctx.places = work, borrows, _list_places(tensors, marks)
-        ctx.save_for_backward(*tensors, out, stat, *marks, *work.constants)
+        ctx.work, ctx.borrows = work, borrows
+        ctx.save_for_backward(*tensors, out, stat, *work.marks.values(), *work.constants)
         # of values
         dtype = kind.dtype
         return out if out.dtype == dtype else out.to(dtype)
@@ -147,14 +146,10 @@ class _Attend(torch.autograd.Function):
             made = ask_back(asked, grad, (*tensors, *marks), out, stat, wants)
             return None, *made[:count]
         named = dict(zip(work.marks, marks, strict=True)) if marks else {}
-        held = work.hold(tensors, named)
-        if _list_places(tensors, marks) != ctx.places:
-            # who keeps them elsewhere brings them back as kernels were not compiled for them
-            kind = find_kind(Order._make((kind.recipe, *_place(work, tensors, wants)[0], named)), borrows)
-        if borrows and not (is_borrowed(kind) and out.data_ptr() % 16 == 0):
-            # cuDNN was forbidden since, or cannot read what came back
+        if borrows and not (may_lend() and can_borrow(kind.recipe, *tensors) and out.data_ptr() % 16 == 0):
+            # cuDNN was forbidden since, or cannot read what who keeps it elsewhere brought back
             borrows, stat = False, as_rows_are_kept(stat)
-        return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants)
+        return None, *run_backward(kind, work.hold(tensors, named), work.seeds, borrows, grad, out, stat, wants)
 
 
 # without a look for wrappers of transforms, under which no call comes here
@@ -171,8 +166,3 @@ def _place(work: Work, tensors: Sequence[Tensor], wants: Sequence[bool]) -> tupl
 def _spread(work: Work, made: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Of gradients in those places those of tensors that are there."""
     return [x for name, x in zip(LEARNED, made, strict=True) if name in work.names]
-
-
-def _list_places(tensors: Sequence[Tensor], marks: Iterable[Tensor]) -> list[tuple[tuple[int, ...], int]]:
-    """How tensors lie, as far as kernels are compiled for it."""
-    return [(x.stride(), x.data_ptr() % 16) for x in (*tensors, *marks)]

@@ -62,11 +62,9 @@ def run_backward(
         pulled = differentiate_borrowed(grad, *rows, out, _there(stat), kind.recipe.scale)
         heal_borrowed(kind, rows, grad, out, _there(stat), pulled)
         return list(pulled)
-    # kernels are compiled for the strides of these, too
-    sort = grad.dtype, grad.stride(), grad.data_ptr() % 16, out.stride(), out.data_ptr() % 16, *wants[3:]
-    if stat is not None:
-        sort += (stat.data_ptr() % 16,)
     given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
+    # kernels are compiled for how these lie; who keeps tensors elsewhere may bring them back otherwise
+    sort = grad.dtype, *wants[3:], *[(x.stride(), x.data_ptr() % 16) for x in given]
     work: Backward | None = kind.backward.get(sort)
     if work is None:
         names = [*held, "grad", "out", "stat"]
