@@ -16,8 +16,9 @@ from regard.engine.double_backward import Again, differentiate
 from regard.engine.vmap import check_batched
 
 Grads = Sequence[Tensor | None]
-# what is made of the gradients of query, key and value: (node of the graph, gradient of the output, gradients)
-Mend = Callable[[Any, Tensor, list[Tensor]], Grads | None]
+# what is made of gradients, or None where they stay: of a node of the graph, query, key and value, the gradient of the
+# output, and the gradients that torch made
+Mend = Callable[[Any, Sequence[Tensor], Tensor, Sequence[Tensor]], Grads | None]
 
 
 def keeps_alone(rows: Sequence[Tensor]) -> bool:
@@ -33,7 +34,7 @@ def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again 
     `align` gives the output's gradient as kernels read it, `mend` changes what they made of it, or gives others, and
     `again` is the call where gradients are differentiated. None of them may hold `out`: it would never be freed.
     """
-    node = out.grad_fn
+    node, strides = out.grad_fn, out.stride()
     assert node is not None, "its rows have gradients"
 
     def prepare(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
@@ -41,26 +42,33 @@ def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again 
         if grad is None:
             return None
         check_batched(grad)
+        if grad.stride() == strides and grad.data_ptr() % 16 == 0:
+            # as the kernel's own output lies
+            return None
         aligned = align(grad)
         return None if aligned is grad else (aligned, *grads[1:])
 
     def finish(made: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
-        grad, wants = grads[0], [x is not None for x in made[:3]]
-        if grad is None or not any(wants):
+        is_wanted = again is not None and torch.is_grad_enabled()
+        if grads[0] is None or (mend is None and not is_wanted):
             return None
         node: Any = torch._C._current_autograd_node()
-        found: Grads | None = None
-        if again is not None and torch.is_grad_enabled():
-            # a graph of the gradients is wanted
-            found = differentiate(again, (node._saved_query, node._saved_key, node._saved_value), wants, grad)
-        elif mend is not None:
-            rows = node._saved_query, node._saved_key, node._saved_value
-            # of rows whose gradient nobody asked for this time, one to look at
-            whole = [torch.zeros_like(row) if x is None else x for x, row in zip(made, rows, strict=False)]
-            found = mend(node, grad, whole)
+        rows = node._saved_query, node._saved_key, node._saved_value
+        dquery, dkey, dvalue, *rest = made
+        if again is not None and is_wanted:
+            # a graph of the gradients
+            wants = [x is not None for x in (dquery, dkey, dvalue)]
+            return *differentiate(again, rows, wants, grads[0]), *rest
+        assert mend is not None, "looked at above"
+        if dquery is not None and dkey is not None and dvalue is not None:
+            found = mend(node, rows, grads[0], (dquery, dkey, dvalue))
+            return None if found is None else (*found, *rest)
+        # nobody asked for all of them, and each is one to look at
+        whole = [torch.zeros_like(row) if x is None else x for x, row in zip(made, rows, strict=False)]
+        found = mend(node, rows, grads[0], whole)
         if found is None:
             return None
-        return (*(x if wanted else None for x, wanted in zip(found, wants, strict=True)), *made[3:])
+        return *(None if x is None else one for x, one in zip(made, found, strict=False)), *rest
 
     node.register_prehook(prepare)
     node.register_hook(finish)

@@ -46,9 +46,8 @@ class Work:
         out: Tensor = _apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
 
-    def heal(self, node: Any, grad: Tensor, made: Sequence[Tensor]) -> Grads | None:
+    def heal(self, node: Any, rows: Sequence[Tensor], grad: Tensor, made: Sequence[Tensor]) -> Grads | None:
         """Heal the gradients that cuDNN made; where it was forbidden since, ours instead."""
-        rows = node._saved_query, node._saved_key, node._saved_value
         out, logsumexp = node._saved_output, node._saved_logsumexp
         if may_lend():
             heal_borrowed(self.kind, rows, grad, out, logsumexp, made)

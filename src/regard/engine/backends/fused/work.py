@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,9 @@ def run_backward(
     if borrows:
         rows = held["query"], held["key"], held["value"]
         pulled = differentiate_borrowed(grad, *rows, out, _there(stat), kind.recipe.scale)
-        heal_borrowed(kind, rows, grad, out, _there(stat), pulled)
+        # who keeps tensors elsewhere may bring them back otherwise
+        lie = tuple([(x.stride(), x.data_ptr() % 16) for x in (*rows, out, _there(stat))])
+        heal_borrowed(kind, rows, grad, out, _there(stat), pulled, lie)
         return list(pulled)
     given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
     # kernels are compiled for how these lie; who keeps tensors elsewhere may bring them back otherwise
@@ -77,11 +80,13 @@ def run_backward(
 
 
 def heal_borrowed(
-    kind: Kind, rows: Sequence[Tensor], grad: Tensor, out: Tensor, logsumexp: Tensor, made: Sequence[Tensor]
-) -> None:
-    """Heal the gradients of query, key and value that cuDNN made, where they lie."""
+    kind: Kind, rows: Sequence[Tensor], grad: Tensor, out: Tensor, logsumexp: Tensor, made: Sequence[Tensor],
+    lie: Any = None,
+) -> None:  # fmt: skip
+    """Heal the gradients of query, key and value that cuDNN made, where they are; `lie` tells how the rest lies, if not
+    as in the forward call."""
     given = [*rows, grad, out, logsumexp, *made]
-    sort = "heal", *[(x.stride(), x.data_ptr() % 16) for x in given]
+    sort = "heal", lie, grad.stride(), grad.data_ptr() % 16, *[x.stride() for x in made]
     heal = kind.backward.get(sort)
     if heal is None:
         heal = kind.backward[sort] = make_backward_heal(kind, given)
