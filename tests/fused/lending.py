@@ -40,7 +40,7 @@ def lend(monkeypatch, run: Callable, pull: Callable) -> None:
         return Native.apply(query, key, value, scale, run, pull)
 
     for room in (kind, ops):
-        monkeypatch.setattr(room, "can_borrow", lambda *given: True)
+        monkeypatch.setattr(room, "can_borrow", lambda *given, **_: True)
     # what was kept of calls before is not asked again
     monkeypatch.setattr(kind, "_kinds", {})
     monkeypatch.setattr(known, "_known", {})

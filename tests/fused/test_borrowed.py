@@ -17,7 +17,7 @@ from tests.tolerances import assert_all_close
 
 pytest.importorskip("triton")
 
-from regard.engine.backends.fused import borrowed, work
+from regard.engine.backends.fused import borrowed, kind, work
 from regard.engine.backends.fused.recipe import Recipe
 
 SHAPES = [(2, 4, 40, 8), (2, 2, 40, 8), (2, 2, 40, 8)]
@@ -162,7 +162,7 @@ CAUSAL = Recipe("dot", "softmax", 0.125, after=0)
         (Recipe("dot", "softmax", 0.125, after=0, bias="slopes"), (1, 2, 256, 64)),
         (Recipe("dot", "softmax", 0.125, after=0, marks=("lengths",)), (1, 2, 256, 64)),
         (Recipe("dot", "softmax", -0.125, after=0), (1, 2, 256, 64)),
-        (CAUSAL, (1, 2, 200, 64)),
+        (CAUSAL, (1, 2, 264, 64)),
         (CAUSAL, (1, 1, 256, 64)),
         (CAUSAL, (1, 2, 256, 60)),
         (CAUSAL, (1, 2, 256, 160)),
@@ -179,8 +179,37 @@ def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch)
         return torch.zeros(shape, dtype=dtype).as_subclass(Rows)
 
     rows = [lie((1, 2, 256, 64)) for _ in range(3)]
-    assert borrowed.can_borrow(CAUSAL, *rows)
-    assert not borrowed.can_borrow(recipe, *(lie(shape) for _ in range(3)))
-    assert not borrowed.can_borrow(CAUSAL, rows[0], lie((1, 2, 512, 64)), lie((1, 2, 512, 64)))
-    assert not borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 64), torch.float32) for _ in range(3)))
-    assert not borrowed.can_borrow(CAUSAL, lie((1, 2, 256, 72))[..., 4:68], *rows[1:])
+    monkeypatch.setattr(borrowed, "_takes_wide", lambda *rows: False)
+    others = [lie(shape) for _ in range(3)]
+    for learns in (True, False):
+        assert borrowed.can_borrow(CAUSAL, *rows, learns=learns)
+        # blocks that are not full matter to gradients alone
+        assert borrowed.can_borrow(recipe, *others, learns=learns) == (not learns and shape[2] == 264)
+        assert not borrowed.can_borrow(CAUSAL, rows[0], lie((1, 2, 512, 64)), lie((1, 2, 512, 64)), learns=learns)
+        assert not borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 64), torch.float32) for _ in range(3)), learns=learns)
+        assert not borrowed.can_borrow(CAUSAL, lie((1, 2, 256, 72))[..., 4:68], *rows[1:], learns=learns)
+    monkeypatch.setattr(borrowed, "_takes_wide", lambda *rows: not rows[0].requires_grad)
+    assert [
+        borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 160)) for _ in range(3)), learns=x) for x in (False, True)
+    ] == [1, 0]
+    monkeypatch.setattr(borrowed, "WORK_TO_FILL", 2 * 264 * 264 * 64)
+    assert borrowed.count_missing(recipe, *others) == (120 if shape[2] == 264 else 0)
+
+
+@pytest.mark.parametrize("ill", [None, "query", "key", "value", "gradient"])
+def test_rows_fill_the_blocks_of_cudnn(lent, ill, monkeypatch):
+    monkeypatch.setattr(kind, "can_borrow", lambda recipe, query, *_, **__: query.shape[2] % 16 == 0)
+    monkeypatch.setattr(kind, "count_missing", lambda recipe, query, *_: -query.shape[2] % 16)
+    rows, cotangent = draw_ill(ill)
+    found = run(rows, "auto", cotangent)
+    assert lent == ["forward", "back"]
+    check_healed(found, rows, cotangent, ill)
+    if ill is None:
+        curved = []
+        for backend in ("auto", "tiled"):
+            leaves = [x.requires_grad_() for x in rows]
+            grads = torch.autograd.grad(
+                attend(*leaves, mask=Causal(), backend=backend), leaves, cotangent, create_graph=True
+            )
+            curved.append(torch.autograd.grad(sum(x.square().sum() for x in grads), leaves))
+        assert_all_close(*curved, ["query", "key", "value"])

@@ -61,7 +61,7 @@ def lend_plainly(monkeypatch):
 def test_what_is_kept_of_a_row_goes_both_ways(forth, back, is_told, monkeypatch):
     calls, may = lend_plainly(monkeypatch), [True]
     monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda: may[0])
-    monkeypatch.setattr(operators, "could_borrow", lambda *given: is_told)
+    monkeypatch.setattr(operators, "could_borrow", lambda *given, **_: is_told)
     leaves, seen = draw((1, 4, 17, 8), (1, 2, 17, 8), (1, 2, 17, 8)), AotEagerAndRecordGraphs()
     grad = torch.cos(torch.arange(544.0, device=DEVICE)).view(1, 4, 17, 8)
     compiled = compile_whole(partial(attend, mask=Causal()), seen)
@@ -101,7 +101,7 @@ def test_rows_lie_as_they_were_said_to(name, monkeypatch):
 
 @pytest.mark.parametrize("how", ["sink", "named", "symbols", "switched off"])
 def test_cudnn_is_relied_on_only_where_it_will_run(how, monkeypatch):
-    monkeypatch.setattr(operators, "could_borrow", lambda *given: True)
+    monkeypatch.setattr(operators, "could_borrow", lambda *given, **_: True)
     monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda: how != "switched off")
     words = how if how in ("sink", "named") else ""
     rows = [torch.zeros(1, 2, 8, 8, device="meta") for _ in range(3)]

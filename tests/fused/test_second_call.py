@@ -111,7 +111,7 @@ def test_draws_by_large_seeds_are_those_of_other_backends():
 
 
 def test_cudnn_gets_no_call_with_a_sink(monkeypatch):
-    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "can_borrow", lambda *given, **_: True)
     monkeypatch.setattr(kind, "_kinds", {})
     query, key, value = draw((1, 2, 4, 5), (1, 2, 4, 5), (1, 2, 4, 5))
     recipe = Recipe("dot", "softmax", after=0)
@@ -121,12 +121,12 @@ def test_cudnn_gets_no_call_with_a_sink(monkeypatch):
 
 
 def test_cudnn_gets_no_call_where_it_is_switched_off(monkeypatch):
-    monkeypatch.setattr(kind, "can_borrow", lambda *given: True)
+    monkeypatch.setattr(kind, "can_borrow", lambda *given, **_: True)
     monkeypatch.setattr(kind, "_kinds", {})
     order = Order(Recipe("dot", "softmax", after=0), *draw(*[(1, 2, 4, 5)] * 3), None, None, None, {})
     for on in (True, False, True):
         monkeypatch.setattr(torch.backends.cuda, "cudnn_sdp_enabled", lambda on=on: on)
-        assert work.is_borrowed(find_kind(order, True)) == on
+        assert all(work.is_borrowed(find_kind(order, True), learns) == on for learns in (True, False))
 
 
 @pytest.mark.parametrize("lie", ["expanded", "in between", "transposed", "aligned"])

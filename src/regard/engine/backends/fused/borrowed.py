@@ -11,6 +11,7 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.backends import cuda
 
 from regard.engine.backends.fused.recipe import Recipe
 
@@ -19,31 +20,58 @@ BLOCK = 128
 # products of numbers from which on it is worth the looks at what it made: below, ours are done before they are begun
 LEAST_WORK = 2**32
 LOG2E = math.log2(math.e)
-# width of rows that it is tuned for
-WIDEST = 128
+# the same where rows are copied, so that they fill its blocks
+WORK_TO_FILL = 2**34
+# width of rows that it takes everywhere, and at most
+WIDEST, MOST_WIDTH = 128, 256
 
 
-def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether a call of this kind is one for cuDNN."""
-    return could_borrow(recipe, query, key, value) and all(x.data_ptr() % 16 == 0 for x in (query, key, value))
+def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> bool:
+    """Whether a call of this kind is one for cuDNN: forward alone, or where it `learns`."""
+    rows = query, key, value
+    if not could_borrow(recipe, *rows, learns=learns) or not all(x.data_ptr() % 16 == 0 for x in rows):
+        return False
+    return query.shape[3] <= WIDEST or _takes_wide(*(x.detach().requires_grad_(learns) for x in rows))
 
 
-def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
+def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> bool:
     """The same for rows whose addresses are not known."""
+    if learns and query.shape[2] % BLOCK:
+        return False
+    is_worth = count_products(query) >= LEAST_WORK
+    return is_worth and _is_apt(recipe, query, key, value) and all(map(_steps_well, (query, key, value)))
+
+
+def count_missing(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> int:
+    """How many rows fill cuDNN's blocks for a call that learns, where that is worth their copies; 0 where not."""
+    missing = -query.shape[2] % BLOCK
+    is_worth = missing and count_products(query) >= WORK_TO_FILL and query.shape[3] <= WIDEST
+    return missing if is_worth and _is_apt(recipe, query, key, value) else 0
+
+
+def count_products(query: Tensor) -> int:
+    """Products of numbers that scores are made of, without a mask."""
+    b, h, n, d = query.shape
+    return b * h * n * n * d
+
+
+def _is_apt(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether a call is plain causal self-attention, on a device where cuDNN is fast."""
     if not (recipe.is_dot and recipe.weigh == "softmax" and recipe.cap is None and recipe.scale > 0):
         return False
     if recipe.bias or recipe.dropout or recipe.marks or recipe.grid or recipe.before is not None or recipe.after != 0:
         return False
-    b, h, n, d = query.shape
-    fits = n == key.shape[2] and n % BLOCK == 0 and d == value.shape[3] and d % 8 == 0 and d <= WIDEST
-    if (
-        not fits
-        or b * h * n * n * d < LEAST_WORK
-        or query.dtype not in (torch.bfloat16, torch.float16)
-        or query.device.type != "cuda"
-    ):
+    n, d = query.shape[2:]
+    if n != key.shape[2] or d != value.shape[3] or d % 8 or d > MOST_WIDTH:
         return False
-    return has_cudnn(query.device) and all(map(_steps_well, (query, key, value)))
+    is_half = query.dtype in (torch.bfloat16, torch.float16)
+    return is_half and query.device.type == "cuda" and has_cudnn(query.device)
+
+
+def _takes_wide(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether cuDNN takes rows as wide as these, by torch's own word."""
+    shares = key.shape[1] != query.shape[1]
+    return cuda.can_use_cudnn_attention(cuda.SDPAParams(query, key, value, None, 0.0, True, shares))
 
 
 @cache

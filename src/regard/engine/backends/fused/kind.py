@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from regard.engine.backends.fused.borrowed import LOG2E, can_borrow
+from regard.engine.backends.fused.borrowed import LOG2E, can_borrow, count_missing
 from regard.engine.backends.fused.kernels.tiles import ALWAYS, FLAGGED, NEVER, Size
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
@@ -58,8 +58,12 @@ class Kind:
         # nothing is left of the difference
         short = recipe.takes_means and self.m <= _SHORT
         self.takes_own_means = short or recipe.weigh.startswith("entmax")
-        # whether cuDNN's kernel may run it, and ours heal
-        self.may_borrow = borrows and can_borrow(recipe, query, key, value)
+        # whether cuDNN's kernel may run it, and ours heal: forward alone, and where it learns
+        self.may_borrow, self.may_borrow_learning = (
+            borrows and can_borrow(recipe, query, key, value, learns=learns) for learns in (False, True)
+        )
+        # rows that it lacks for that
+        self.missing = count_missing(recipe, query, key, value) if borrows else 0
         # in how many goes a kernel of ours does its blocks, and which ones: all, and again what came out ill
         self.goes = self._list_goes()
         self.is_random = recipe.draws or recipe.dropout > 0

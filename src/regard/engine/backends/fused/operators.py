@@ -100,7 +100,7 @@ def _attend(
     tensors = (query, key, value, *terms)
     task = _find(text, symbols, tensors)
     kind, keeps = task.kind, task.keeps
-    borrows = is_borrowed(kind)
+    borrows = is_borrowed(kind, keeps)
     out, stat = run_forward(kind, task.hold(tensors), seeds or (0, 0), keeps, borrows)
     if borrows:
         out = _lay_out_anew(out, query)
@@ -134,7 +134,7 @@ def _differentiate(
     tensors = (query, key, value, *terms)
     task = _find(text, symbols, tensors)
     kind = task.kind
-    borrows = is_borrowed(kind)
+    borrows = is_borrowed(kind, True)
     if stat is not None and task.keeps_one != borrows:
         stat = as_logsumexp(stat) if borrows else as_rows_are_kept(stat)
     made = run_backward(kind, task.hold(tensors), seeds or (0, 0), borrows, grad, out, stat, task.wants)
@@ -186,7 +186,7 @@ def _may_keep_one(asked: Asked, *rows: Tensor) -> bool:
     if asked.symbols is not None or not all(type(x) is int for x in sizes):
         return False
     recipe, words = read_text(asked.text)
-    return not words & {"named", "sink"} and may_lend() and could_borrow(recipe, *rows)
+    return not words & {"named", "sink"} and may_lend() and could_borrow(recipe, *rows, learns=True)
 
 
 class _Learning(torch.autograd.Function):

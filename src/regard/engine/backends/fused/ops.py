@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from regard.engine.backends.fused.asked import name_words, write
 from regard.engine.backends.fused.borrowed import align, as_rows_are_kept, can_borrow
@@ -36,7 +37,7 @@ class Work:
 
     def attend(self, *tensors: Tensor) -> Tensor:
         """The output, of tensors in the order of `names`."""
-        borrows = is_borrowed(self.kind)
+        borrows = is_borrowed(self.kind, self.keeps)
         if not self.keeps:
             return run_forward(self.kind, self.hold(tensors), self.seeds, False, borrows)[0]
         if borrows and keeps_alone(tensors):
@@ -78,6 +79,8 @@ def attend_fused(call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: S
         kind = call.kept["kind"] = find_kind(order, not call.by_name)
     if again is not None:
         again = partial(_refill, again, call) if keeps_rows(call) else None
+    if kind.missing and call.needs_grad and may_lend():
+        return _attend_filled(kind.missing, order, seeds, again)
     work = Work(kind, order, seeds, call.needs_grad, again, call.constants)
     learned = [x for x in order[4:7] if x is not None]
     is_drawn = call.dropout or kind.recipe.draws
@@ -85,6 +88,21 @@ def attend_fused(call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: S
         # for the next call that has the same terms
         call.kept["again"] = call.mask, partial(work.attend_beside, learned) if learned else work.attend
     return work.attend(*order[1:4], *learned)
+
+
+def _attend_filled(missing: int, order: Order, seeds: Seeds, again: Again | None) -> Tensor:
+    """A call with rows of zeros behind its own, which no query of them sees."""
+    fill = partial(functional.pad, pad=(0, 0, 0, missing))
+    n = order.query.shape[2]
+
+    def run_again(*rows: Tensor) -> Tensor:
+        assert again is not None, "asked for where there is one"
+        return fill(again(*(x[:, :, :n] for x in rows)))
+
+    rows = fill(order.query), fill(order.key), fill(order.value)
+    filled = order._replace(query=rows[0], key=rows[1], value=rows[2])
+    work = Work(find_kind(filled, True), filled, seeds, True, None if again is None else run_again, ())
+    return work.attend(*rows)[:, :, :n]
 
 
 def _refill(again: Again, call: Call, query: Tensor, key: Tensor, value: Tensor, *learned: Tensor | None) -> Tensor:
@@ -118,7 +136,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: Work, *tensors: Tensor) -> Tensor:
         kind = work.kind
-        borrows = is_borrowed(kind)
+        borrows = is_borrowed(kind, True)
         out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
         ctx.work, ctx.borrows = work, borrows
         ctx.save_for_backward(*tensors, out, stat, *work.marks.values(), *work.constants)
@@ -145,7 +163,7 @@ class _Attend(torch.autograd.Function):
             made = ask_back(asked, grad, (*tensors, *marks), out, stat, wants)
             return None, *made[:count]
         named = dict(zip(work.marks, marks, strict=True)) if marks else {}
-        if borrows and not (may_lend() and can_borrow(kind.recipe, *tensors) and out.data_ptr() % 16 == 0):
+        if borrows and not (may_lend() and can_borrow(kind.recipe, *tensors, learns=True) and out.data_ptr() % 16 == 0):
             # cuDNN was forbidden since, or cannot read what who keeps it elsewhere brought back
             borrows, stat = False, as_rows_are_kept(stat)
         return None, *run_backward(kind, work.hold(tensors, named), work.seeds, borrows, grad, out, stat, wants)

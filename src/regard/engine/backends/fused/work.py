@@ -19,9 +19,9 @@ Seeds = tuple[int, int]
 Held = dict[str, Tensor]
 
 
-def is_borrowed(kind: Kind) -> bool:
+def is_borrowed(kind: Kind, learns: bool) -> bool:
     """Whether cuDNN runs a call of this kind now."""
-    return kind.may_borrow and may_lend()
+    return (kind.may_borrow_learning if learns else kind.may_borrow) and may_lend()
 
 
 def may_lend() -> bool:
