@@ -105,10 +105,10 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, work: Work, *tensors: Tensor) -> Tensor:
         kind = work.kind
         borrows = is_borrowed(kind)
-        out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
+        out, stat, features = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
         marks = work.marks.values()
         ctx.work, ctx.borrows, ctx.places = work, borrows, _list_places(tensors, marks)
-        ctx.save_for_backward(*tensors, out, stat, *marks, *work.constants)
+        ctx.save_for_backward(*tensors, out, stat, features, *marks, *work.constants)
         # of values
         dtype = kind.dtype
         return out if out.dtype == dtype else out.to(dtype)
@@ -117,12 +117,12 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         work, borrows, saved = ctx.work, ctx.borrows, ctx.saved_tensors
         kind, count = work.kind, len(work.names)
-        tensors, out, stat = saved[:count], saved[count], saved[count + 1]
+        tensors, (out, stat, features) = saved[:count], saved[count : count + 3]
         wants = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled() and work.again is not None:
             # a graph of the gradients is wanted
             return None, *_spread(work, differentiate(work.again, *_place(work, tensors, wants), grad))
-        marks = saved[count + 2 : count + 2 + len(work.marks)]
+        marks = saved[count + 3 : count + 3 + len(work.marks)]
         if grad.is_neg():
             grad = grad.resolve_neg()
         if torch.is_grad_enabled() or _is_watched():
@@ -139,7 +139,7 @@ class _Attend(torch.autograd.Function):
         if borrows and not (is_borrowed(kind) and out.data_ptr() % 16 == 0):
             # cuDNN was forbidden since, or cannot read what came back
             borrows, stat = False, as_rows_are_kept(stat)
-        return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants)
+        return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants, features)
 
 
 # without a look for wrappers of transforms, under which no call comes here
