@@ -13,14 +13,14 @@ from regard import attend
 from regard.core import Tile
 from regard.core.bits import uniform
 from regard.engine.backends import fused, sdpa
-from regard.engine.backends.fused import borrowed, kind, ops, start, tune, work
+from regard.engine.backends.fused import backward, borrowed, kind, ops, start, tune, work
 from regard.engine.backends.fused.kind import find_kind
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.start import Spot, hand_over
 from regard.engine.backends.fused.terms import make_draws, make_noise
 from regard.mask import Causal
-from regard.score import Gaussian
+from regard.score import Additive, Gaussian
 from regard.weigh import Hard, Relu, Sum
 from tests.fused.against import DEVICE, draw
 from tests.fused.lending import lend
@@ -209,3 +209,31 @@ def borrow(monkeypatch, ill: slice | int = slice(0), ill_keys: int | None = None
 
     lend(monkeypatch, forward, backward)
     return asked
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("form", ["tanh", "silu", "gaussian"])
+def test_features_that_wait_are_those_that_a_backward_pass_makes(form, dtype, monkeypatch):
+    """Few wait for it, in one piece of memory; of many it makes them again."""
+    made = []
+    lay_out = backward.list_features
+
+    def look(*given):
+        made.append(given)
+        return lay_out(*given)
+
+    monkeypatch.setattr(backward, "list_features", look)
+    rows = [x.to(dtype).requires_grad_() for x in draw((2, 2, 37, 6), (2, 1, 19, 6), (2, 1, 19, 5))]
+    weight = draw((2, 6))[0].to(dtype).requires_grad_()
+    score = Gaussian(weight) if form == "gaussian" else Additive(weight, form)
+
+    def pull():
+        out = attend(*rows, score=score, mask=Causal(), backend="fused")
+        return torch.autograd.grad(out.float().sin().sum(), [*rows, weight])
+
+    kept = pull()
+    assert not made
+    monkeypatch.setattr(work, "_FEW", 0)
+    again = pull()
+    assert made
+    assert all(x.abs().max() > 0 and torch.equal(x, y) for x, y in zip(kept, again, strict=True))

@@ -259,4 +259,16 @@ ENGINE = [
         "return backend.run(lifted, query, key, value, again)",
         "half precision comes back as float32",
     ),
+    Fault(
+        "engine/memory.py",
+        "key, value = key.masked_fill(unseen, 0.0), value.masked_fill(unseen, 0.0)",
+        "value = value.masked_fill(unseen, 0.0)",
+        "NaN in a key that no step sees reaches the gradients",
+    ),
+    Fault(
+        "engine/memory.py",
+        "replace(self.call, seed=draw_seed(None))",
+        "replace(self.call, seed=0)",
+        "all steps of a decoder drop out the same keys",
+    ),
 ]

@@ -173,10 +173,12 @@ def _read(value: Any, kind: list[Any], tensors: list[Tensor] | None = None) -> b
             if not cls.__module__.startswith("regard."):
                 return False
             own: list[Any] = [cls]
-            if not all([_read(getattr(value, field.name), own, tensors) for field in value._fields]):
+            parts = [getattr(value, field.name) for field in value._fields]
+            if not all([_read(part, own, tensors) for part in parts]):
                 return False
             known = tuple(own)
-            if not value.all_tensors:
+            # looked for here first: to list them takes longer
+            if not any([isinstance(part, Tensor) for part in parts]) and not value.all_tensors:
                 value.__dict__["_kind"] = known
         kind.append(known)
         return True

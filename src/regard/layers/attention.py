@@ -109,11 +109,17 @@ class Attention(nn.Module):
         if isinstance(weigh, Hard) and weigh.how == "sample" and weigh.seed is None:
             # the draw of this call, also when it is looked at
             weigh = replace(weigh, seed=draw_seed(weigh.generator))
+        self._remember(query, key, score, weigh, mask, bias)
+        rate = dropout if self.training else 0.0
+        terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
+        return attend(query, key, value, **terms, dropout=rate, backend=backend)
+
+    def _remember(self, query: Tensor, key: Tensor, *terms: Any) -> None:
+        """Keep what `attention_weights` are made from: query, key, score, weigher, mask and bias of the last call."""
         seen = None
         if self.shows_weights:
             most = query.numel() + key.numel()
-            rows = query.detach(), key.detach()
-            seen = LastCall(*rows, _copy(score, most), _copy(weigh, most), _copy(mask, most), _copy(bias, most))
+            seen = LastCall(query.detach(), key.detach(), *[_copy(term, most) for term in terms])
             if not torch.compiler.is_compiling():
                 seen.versions = _list_versions(seen)
         if torch.compiler.is_compiling():
@@ -121,9 +127,6 @@ class Attention(nn.Module):
         else:
             # past what a module looks for in each attribute, parameters and others: these are neither
             self.__dict__.update(_last_call=seen, _weights=None)
-        rate = dropout if self.training else 0.0
-        terms: dict[str, Any] = {"score": score, "weigh": weigh, "mask": mask, "bias": bias}
-        return attend(query, key, value, **terms, dropout=rate, backend=backend)
 
     def _learn(self, score: str | type[Score], heads: int, width: int, others: str = "") -> str:
         """Make parameters of the tensors that a score learns, called score_ and its own name; the name of the score."""

@@ -13,6 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard import layers
 from regard.core import RegardError, Score
 from regard.core.kinds import describe
+from regard.engine import attend
+from regard.engine.memory import Memory, can_share
 from regard.layers.inputs import check_rate, join_dtypes
 from regard.layers.positional import check_count
 from regard.layers.scored import ScoredAttention, build_scored
@@ -150,20 +152,29 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             )
         attention, hidden = self.attention, state.hidden
         mask = Full() if state.valid_lens is None else Lengths(state.valid_lens)
-        backend = "reference" if state.keys.numel() <= FEW else "auto"
-        options: Any = {"weigh": attention.weigh, "mask": mask, "dropout": attention.dropout, "backend": backend}
+        rate = attention.dropout if attention.training else 0.0
+        is_small = state.keys.numel() <= FEW
+        memory: Memory | None = None
         queries, outputs = [], []
         for embedded in self.embed_dropout(self.embedding(X)).split(1, 1):
-            query, key, score = self._compare(hidden[-1].unsqueeze(1), state.keys)
-            query, key, value = join_dtypes(query, key, state.memory)
-            context = attention._attend(query, key, value, score=score, **options)
-            output, hidden = self.rnn(torch.cat((context, embedded), -1), hidden)
-            queries.append(query.detach())
+            # one layer's as it is: the gradient of a part begins with zeros for all
+            top = (hidden if len(hidden) == 1 else hidden[-1:]).transpose(0, 1)
+            if memory is None:
+                query, key, score = self._compare(top, state.keys)
+                query, key, value = join_dtypes(query, key, state.memory)
+                terms: dict[str, Any] = {"score": score, "weigh": attention.weigh, "mask": mask, "dropout": rate}
+                if is_small and _shares_keys(attention) and can_share():
+                    memory = Memory(query, key, value, **terms)
+            else:
+                query = (attention.W_q(top) if _projects(attention) else top).to(key.dtype)
+            if memory is None:
+                context = attend(query, key, value, **terms, backend="reference" if is_small else "auto")
+            else:
+                context = memory.attend(query)
+            output, hidden = self.rnn(torch.cat((context.to(embedded.dtype), embedded), -1), hidden)
+            queries.append(query)
             outputs.append(output)
-        if seen := attention._last_call:
-            # the layer saw the last step; a look is at all of them, in a tensor that nobody changed so far
-            versions = seen.versions and (0, *seen.versions[1:])
-            attention._last_call = replace(seen, query=torch.cat(queries, 1), versions=versions)
+        attention._remember(torch.cat(queries, 1), key, score, attention.weigh, mask, None)
         logits: Tensor = self.dense(torch.cat(outputs, 1))
         return logits, replace(state, hidden=hidden)
 
@@ -227,6 +238,11 @@ class Seq2Seq(Pretrained):
 def _projects(layer: ScoredAttention) -> TypeGuard[layers.AdditiveAttention]:
     """Whether keys can be projected ahead, once: a subclass may compare in its own way."""
     return type(layer).compare is layers.AdditiveAttention.compare
+
+
+def _shares_keys(layer: ScoredAttention) -> bool:
+    """Whether all steps have the same keys and score: a subclass may make them of its queries."""
+    return type(layer).compare.__module__ == ScoredAttention.__module__
 
 
 def _build_gru(size: int, width: int, num_layers: int, dropout: float, is_bidirectional: bool = False) -> nn.GRU:

@@ -43,6 +43,10 @@ class Backward:
         if recipe.takes_means or kind.takes_own_means:
             rooms["means"] = Room((kind.b, kind.h, kind.n))
         features, parts = make_rooms(kind, held["query"], held["key"])
+        # whether the forward pass left them
+        self.has_features = "features" in held
+        if self.has_features:
+            features = {}
         keys = kind.b * kind.g * kind.m
         rooms |= features | make_flags(kind, query_flags=kind.count * kind.n, key_flags=keys)
         if not recipe.is_dot:
@@ -71,7 +75,8 @@ class Backward:
 
     def _list(self, spots: Spots, tensors: Sequence[Any]) -> Iterator[Starter]:
         kind = self.kind
-        yield from list_features(kind, spots)
+        if not self.has_features:
+            yield from list_features(kind, spots)
         if kind.recipe.takes_means and not kind.takes_own_means:
             e = kind.constants["e"]
             given = as_rows(spots["out"]), as_rows(spots["grad"]), spots["means"], kind.size
@@ -131,7 +136,10 @@ class Backward:
     def _sum_weights(self, made: Sequence[Tensor]) -> Tensor:
         """The gradient of a score's weight."""
         assert self.weight is not None
-        return self.find("weight_sums", made).sum((0, 3))[:, : self.weight[1]].sum_to_size(self.weight)
+        heads, width = self.weight
+        # at once over the heads that share a weight
+        found = self.find("weight_sums", made).sum((0, 3) if heads > 1 else (0, 1, 3))
+        return found[..., :width].view(heads, width)
 
     def _pull_sink(self, sink: Tensor, stat: Tensor, made: Sequence[Tensor]) -> Tensor:
         """The gradient of the sink, from its share of each row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from regard.engine.backends.fused.kernels.prepare import lay_back_features, lay_out_features, measure_rows
 from regard.engine.backends.fused.kernels.scores import BLOCK
 from regard.engine.backends.fused.kind import Kind
-from regard.engine.backends.fused.passes import Part, Room
+from regard.engine.backends.fused.passes import Part, Room, share
 from regard.engine.backends.fused.shapes import divide_up, round_up
 from regard.engine.backends.fused.start import Starter
 from regard.engine.backends.fused.terms import Spots, as_rows
@@ -29,17 +30,20 @@ def make_rooms(kind: Kind, query: Tensor, key: Tensor) -> tuple[dict[str, Room],
     """Room for features of queries and keys; for tanh also for its form, and the largest numbers block by block."""
     if kind.recipe.is_dot:
         return {}, {}
-    rooms = {
-        name: Room((torch.Size(shape_features(rows)).numel() + _BEHIND,))
-        for name, rows in (("queries", query), ("keys", key))
-    }
+    rows = ("queries", query), ("keys", key)
+    shapes: dict[str, tuple[int, ...]] = {name: (math.prod(shape_features(x)) + _BEHIND,) for name, x in rows}
     if kind.recipe.score != "tanh":
-        return rooms, {}
+        return share("features", shapes, is_zero=False)
     of_queries, of_keys, start = _count_blocks(query, key)
-    rooms |= {"most": Room((start + of_keys,)), "form": Room((1,), torch.int32)}
-    # float32 would feel the roundings of a shared division
-    parts = {"most_queries": Part("most", 0, (of_queries,)), "most_keys": Part("most", start, (of_keys,))}
-    return rooms, parts if kind.is_half else {}
+    # one room: to make each apart takes longer than a kernel
+    rooms, parts = share("features", shapes | {"most": (start + of_keys,), "form": (1,)}, is_zero=False)
+    parts["form"] = parts["form"]._replace(dtype=torch.int32)
+    if kind.is_half:
+        # float32 would feel the roundings of a shared division
+        at = parts["most"].start
+        parts |= {"most_queries": Part("features", at, (of_queries,))}
+        parts |= {"most_keys": Part("features", at + start, (of_keys,))}
+    return rooms, parts
 
 
 def list_features(kind: Kind, spots: Spots) -> Iterator[Starter]:

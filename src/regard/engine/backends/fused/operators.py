@@ -101,7 +101,7 @@ def _attend(
     task = _find(text, symbols, tensors)
     kind, keeps = task.kind, task.keeps
     borrows = is_borrowed(kind, keeps)
-    out, stat = run_forward(kind, task.hold(tensors), seeds or (0, 0), keeps, borrows)
+    out, stat, _ = run_forward(kind, task.hold(tensors), seeds or (0, 0), keeps, borrows)
     if borrows:
         out = _lay_out_anew(out, query)
     if stat is None or not keeps:

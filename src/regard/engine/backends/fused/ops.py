@@ -137,9 +137,9 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, work: Work, *tensors: Tensor) -> Tensor:
         kind = work.kind
         borrows = is_borrowed(kind, True)
-        out, stat = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
+        out, stat, features = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
         ctx.work, ctx.borrows = work, borrows
-        ctx.save_for_backward(*tensors, out, stat, *work.marks.values(), *work.constants)
+        ctx.save_for_backward(*tensors, out, stat, features, *work.marks.values(), *work.constants)
         # of values
         dtype = kind.dtype
         return out if out.dtype == dtype else out.to(dtype)
@@ -148,12 +148,12 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         work, borrows, saved = ctx.work, ctx.borrows, ctx.saved_tensors
         kind, count = work.kind, len(work.names)
-        tensors, out, stat = saved[:count], saved[count], saved[count + 1]
+        tensors, (out, stat, features) = saved[:count], saved[count : count + 3]
         wants = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled() and work.again is not None:
             # a graph of the gradients is wanted
             return None, *_spread(work, differentiate(work.again, *_place(work, tensors, wants), grad))
-        marks = saved[count + 2 : count + 2 + len(work.marks)]
+        marks = saved[count + 3 : count + 3 + len(work.marks)]
         if grad.is_neg():
             grad = grad.resolve_neg()
         if torch.is_grad_enabled() or _is_watched():
@@ -166,7 +166,8 @@ class _Attend(torch.autograd.Function):
         if borrows and not (may_lend() and can_borrow(kind.recipe, *tensors, learns=True) and out.data_ptr() % 16 == 0):
             # cuDNN was forbidden since, or cannot read what who keeps it elsewhere brought back
             borrows, stat = False, as_rows_are_kept(stat)
-        return None, *run_backward(kind, work.hold(tensors, named), work.seeds, borrows, grad, out, stat, wants)
+        held = work.hold(tensors, named)
+        return None, *run_backward(kind, held, work.seeds, borrows, grad, out, stat, wants, features)
 
 
 # without a look for wrappers of transforms, under which no call comes here

@@ -53,18 +53,23 @@ class Part(NamedTuple):
     room: str
     start: int
     shape: tuple[int, ...]
+    # as wide as those of the room
+    dtype: torch.dtype = torch.float32
 
     def find(self, whole: Tensor) -> Tensor:
-        return whole[self.start : self.start + math.prod(self.shape)].view(self.shape)
+        part = whole[self.start : self.start + math.prod(self.shape)].view(self.shape)
+        return part if part.dtype == self.dtype else part.view(self.dtype)
 
 
-def share(room: str, shapes: dict[str, tuple[int, ...]]) -> tuple[dict[str, Room], dict[str, Part]]:
-    """One room of zeros for sums of several shapes, each beginning at an aligned place."""
+def share(
+    room: str, shapes: dict[str, tuple[int, ...]], *, is_zero: bool = True
+) -> tuple[dict[str, Room], dict[str, Part]]:
+    """One room for tensors of several shapes, each beginning at an aligned place."""
     parts, at = {}, 0
     for name, shape in shapes.items():
         parts[name] = Part(room, at, shape)
         at += divide_up(math.prod(shape), _ALIGNED) * _ALIGNED
-    return {room: Room((at,), is_zero=True)}, parts
+    return {room: Room((at,), is_zero=is_zero)}, parts
 
 
 # the kernels of a pass in their order, from the places of its tensors

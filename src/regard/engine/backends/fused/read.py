@@ -131,7 +131,7 @@ def _read_rows(
     if isinstance(score, Dot):
         return query, key, value, None, score.scale if score.scale is not None else d**-0.5
     if isinstance(score, Additive):
-        return query, key, value, torch.atleast_2d(score.weight), 1.0
+        return query, key, value, score.weight if score.weight.ndim == 2 else score.weight[None], 1.0
     if isinstance(score, Gaussian):
         width = (
             score.width

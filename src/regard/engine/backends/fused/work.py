@@ -14,6 +14,8 @@ from regard.engine.backends.fused.forward import make_forward, make_forward_heal
 from regard.engine.backends.fused.kind import Kind
 from regard.engine.backends.fused.terms import as_word
 
+# so many numbers of features wait for the backward pass: to lay out few again takes as long as to read them
+_FEW = 2**23
 # for dropout, and for draws of hard attention
 Seeds = tuple[int, int]
 Held = dict[str, Tensor]
@@ -30,15 +32,20 @@ def may_lend() -> bool:
     return not torch.are_deterministic_algorithms_enabled() and torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def run_forward(kind: Kind, held: Held, seeds: Seeds, keeps: bool, borrows: bool) -> tuple[Tensor, Tensor | None]:
-    """The output, in float32 where a backward pass needs it so, and the rows' statistic where it needs that."""
+def run_forward(
+    kind: Kind, held: Held, seeds: Seeds, keeps: bool, borrows: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The output, in float32 where a backward pass needs it so; the rows' statistic where it needs that, and their
+    features where they are few."""
     if borrows:
-        return _forward_borrowed(kind, held, keeps)
+        return *_forward_borrowed(kind, held, keeps), None
     work = kind.forward.get(keeps)
     if work is None:
         work = kind.forward[keeps] = make_forward(kind, held, keeps)
     made = work.run(list(held.values()), as_words(kind, seeds))
-    return made[0], made[1] if "stat" in work.places else None
+    stat, at = made[1] if "stat" in work.places else None, work.places.get("features")
+    features = None if at is None else made[at - len(work.names)]
+    return made[0], stat, features if features is not None and features.numel() <= _FEW else None
 
 
 def _forward_borrowed(kind: Kind, held: Held, keeps: bool) -> tuple[Tensor, Tensor | None]:
@@ -55,7 +62,7 @@ def _forward_borrowed(kind: Kind, held: Held, keeps: bool) -> tuple[Tensor, Tens
 
 def run_backward(
     kind: Kind, held: Held, seeds: Seeds, borrows: bool, grad: Tensor, out: Tensor, stat: Tensor | None,
-    wants: Sequence[bool],
+    wants: Sequence[bool], features: Tensor | None = None,
 ) -> list[Tensor | None]:  # fmt: skip
     """The gradients of query, key and value, and of those of weight, sink and bias that are there and want one."""
     if borrows:
@@ -65,13 +72,18 @@ def run_backward(
         lie = tuple([(x.stride(), x.data_ptr() % 16) for x in (*rows, out, _there(stat))])
         heal_borrowed(kind, rows, grad, out, _there(stat), pulled, lie)
         return list(pulled)
-    given = [*held.values(), grad, out] if stat is None else [*held.values(), grad, out, stat]
+    given = [*held.values(), grad, out]
+    if stat is not None:
+        given.append(stat)
+    if features is not None:
+        given.append(features)
     # kernels are compiled for how these lie; who keeps tensors elsewhere may bring them back otherwise
-    sort = grad.dtype, *wants[3:], *[(x.stride(), x.data_ptr() % 16) for x in given]
+    sort = grad.dtype, features is None, *wants[3:], *[(x.stride(), x.data_ptr() % 16) for x in given]
     work: Backward | None = kind.backward.get(sort)
     if work is None:
-        names = [*held, "grad", "out", "stat"]
-        work = kind.backward[sort] = Backward(kind, dict(zip(names, given, strict=False)), wants[3:])
+        beside = {"grad": grad, "out": out, "stat": stat, "features": features}
+        named = held | {name: x for name, x in beside.items() if x is not None}
+        work = kind.backward[sort] = Backward(kind, named, wants[3:])
     made = work.run(given, as_words(kind, seeds))
     found: list[Tensor | None] = [*made[:3]]
     if len(wants) > 3:
