@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 
 from regard.engine.backends.fused.kernels.bits import keep
-from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet
-from regard.engine.backends.fused.kernels.scores import are_near
+from regard.engine.backends.fused.kernels.masks import allow, bound_keys, meet, turn, turn_back
+from regard.engine.backends.fused.kernels.scores import are_near, raise_two
 from regard.engine.backends.fused.kernels.tiles import (
     FLAGGED,
     ILL,
@@ -63,9 +63,14 @@ def _attend_block(
     b = number // blocks // size.heads
     h = number // blocks % size.heads
     start, whole_start, whole_stop, stop = bound_keys(mask, b, block * ROWS, size.n, size.m, ROWS, KEYS)
+    TURNS: tl.constexpr = SCORE == "dot" and mask.before is not None
+    if SCORE != "dot":
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_start, whole_stop = start, start
     if HEAL:
         # one kind of tile does: a heal is rare, and a smaller program compiles faster
-        whole_start, whole_stop = start, start
+        whole_stop = whole_start
+    behind, end = turn(start, whole_start, whole_stop, stop, KEYS, TURNS)
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     if AXIS == 1:
@@ -94,23 +99,14 @@ def _attend_block(
     if SCORE == "dot":
         query = load_rows(q, b, h, block * ROWS, size.n, d, ROWS, D, True)
 
-    if SCORE == "dot":
-        if mask.before is not None:
-            for at in range(start, tl.minimum(whole_start, stop), KEYS):
-                acc, peak, total, lost, missed = _absorb(
-                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
-                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, True,
-                )  # fmt: skip
-        if not HEAL:
-            for at in range(whole_start, whole_stop, KEYS):
-                acc, peak, total, lost, missed = _absorb(
-                    acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias,
-                    noise, size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
-                )  # fmt: skip
-    else:
-        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
-        whole_stop = start
-    for at in range(whole_stop, stop, KEYS):
+    if SCORE == "dot" and not HEAL:
+        for at in range(whole_start, whole_stop, KEYS):
+            acc, peak, total, lost, missed = _absorb(
+                acc, peak, total, lost, missed, query, k, v, b, h, i, block * ROWS, at, score, weigh, mask, bias, noise,
+                size, d, e, SCORE, WEIGH, UNIT, FOLD, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, False,
+            )  # fmt: skip
+    for place in range(whole_stop, end, KEYS):
+        at = turn_back(place, start, behind, TURNS)
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc, peak, total, lost, missed = _absorb(
@@ -189,10 +185,10 @@ def _absorb(
         # a row with nothing yet: −inf minus −inf would be NaN where e^−inf = 0 is meant
         base = tl.where(risen == -float("inf"), 0.0, risen)
         if FOLD:
-            weights = tl.exp2(scores * score.scale - base)
+            weights = raise_two(scores * score.scale - base, FAST)
         else:
-            weights = tl.exp2(scores - base)
-        decay = tl.exp2(peak - base)
+            weights = raise_two(scores - base, FAST)
+        decay = raise_two(peak - base, FAST)
         if PRECISION != "tf32":
             lost, missed = lost * decay, missed * decay
         total, missed = _add(total * decay, missed, tl.sum(weights, AXIS, keep_dims=True), PRECISION)

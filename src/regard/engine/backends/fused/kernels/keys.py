@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from regard.engine.backends.fused.kernels.masks import bound_queries, meet
+from regard.engine.backends.fused.kernels.masks import bound_queries, meet, turn, turn_back
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
@@ -77,10 +77,13 @@ def _pull_block(
     AXIS: tl.constexpr = 0 if SCORE == "dot" else 1
     start, whole_start, whole_stop, stop = bound_queries(mask, b, block * KEYS, size.n, size.m, KEYS, ROWS)
     own = block * KEYS + tl.arange(0, KEYS)[None, :]
+    if SCORE != "dot":
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_start, whole_stop = start, start
     if HEAL:
         if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, g, heads, own, size.m, d)
-        whole_start, whole_stop = start, start
+        whole_stop = whole_start
     key, acc = 0.0, 0.0
     if SCORE == "dot":
         key = load_rows(k, b, g, block * KEYS, size.m, d, KEYS, D, True)
@@ -132,39 +135,29 @@ def _meet_head(
     PRECISION: tl.constexpr, FAST: tl.constexpr, HEAL: tl.constexpr, HIDES: tl.constexpr,
 ):  # fmt: skip
     """All queries of one head."""
-    if SCORE == "dot":
-        if mask.after is not None:
-            for at in range(start, tl.minimum(whole_start, stop), ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
-                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                    FAST, HEAL, HIDES, True,
-                )  # fmt: skip
-        if not HEAL:
-            for at in range(whole_start, whole_stop, ROWS):
-                acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
-                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                    FAST, HEAL, HIDES, False,
-                )  # fmt: skip
-    else:
-        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
-        whole_stop = start
-    for at in range(whole_stop, stop, ROWS):
+    TURNS: tl.constexpr = SCORE == "dot" and mask.after is not None
+    behind, end = turn(start, whole_start, whole_stop, stop, ROWS, TURNS)
+    if SCORE == "dot" and not HEAL:
+        for at in range(whole_start, whole_stop, ROWS):
+            acc, total = _gather(
+                acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score, weigh, mask, bias,
+                noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, HIDES, False,
+            )  # fmt: skip
+    for place in range(whole_stop, end, ROWS):
+        at = turn_back(place, start, behind, TURNS)
         if mask.bits is not None:
             i = at + tl.arange(0, ROWS)
             i = i[None, :] if AXIS == 0 else i[:, None]
             if meet(mask, b, h, i, first, size.n, size.m, AXIS, KEYS):
                 acc, total = _gather(
-                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score,
-                    weigh, mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION,
-                    FAST, HEAL, HIDES, True,
+                    acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score, weigh, mask,
+                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, HIDES,
+                    True,
                 )  # fmt: skip
         else:
             acc, total = _gather(
-                acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score, weigh,
-                mask, bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL,
-                HIDES, True,
+                acc, total, key, value, q, grad, out, b, h, first, at, stat, means, features, score, weigh, mask, bias,
+                noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, AXIS, PRECISION, FAST, HEAL, HIDES, True,
             )  # fmt: skip
     return acc, total
 

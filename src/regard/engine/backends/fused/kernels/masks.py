@@ -157,3 +157,25 @@ def _steps(mask, start, whole_start, whole_stop, stop, STEP: tl.constexpr):
         whole_start = tl.maximum(tl.cdiv(tl.maximum(whole_start, 0), STEP) * STEP, start)
         whole_stop = tl.maximum(tl.maximum(whole_stop, 0) // STEP * STEP, whole_start)
     return start, whole_start, whole_stop, stop
+
+
+@triton.jit
+def turn(start, whole_start, whole_stop, stop, STEP: tl.constexpr, IS_TURNED: tl.constexpr):
+    """From where, and to where, tiles before the whole ones are counted: behind all others, where it is turned.
+
+    So one loop does both edges; two would have two bodies to compile.
+    """
+    if IS_TURNED:
+        behind = whole_stop + tl.cdiv(tl.maximum(stop - whole_stop, 0), STEP) * STEP
+        return behind, behind + tl.minimum(whole_start, stop) - start
+    else:
+        return stop, stop
+
+
+@triton.jit
+def turn_back(at, start, behind, IS_TURNED: tl.constexpr):
+    """Where a tile lies that is counted so."""
+    if IS_TURNED:
+        return tl.where(at < behind, at, at - behind + start)
+    else:
+        return at

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from regard.engine.backends.fused.kernels.masks import bound_keys, meet
+from regard.engine.backends.fused.kernels.masks import bound_keys, meet, turn, turn_back
 from regard.engine.backends.fused.kernels.pull import add_features, clear_features, find_ill_features, pull_tile
 from regard.engine.backends.fused.kernels.scores import are_near
 from regard.engine.backends.fused.kernels.tiles import (
@@ -79,10 +79,15 @@ def _pull_block(
     AXIS: tl.constexpr = 1 if SCORE == "dot" else 0
     i = block * ROWS + tl.arange(0, ROWS)
     i = i[:, None] if AXIS == 1 else i[None, :]
+    TURNS: tl.constexpr = SCORE == "dot" and mask.before is not None
+    if SCORE != "dot":
+        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
+        whole_start, whole_stop = start, start
     if HEAL:
         if SCORE != "dot" and HEAL == FLAGGED:
             clear_features(features, b, h, size.heads, i, size.n, d)
-        whole_start, whole_stop = start, start
+        whole_stop = whole_start
+    behind, end = turn(start, whole_start, whole_stop, stop, KEYS, TURNS)
     row = (b * size.heads + h).to(tl.int64) * size.n + i
     one, other, mean = 0.0, 0.0, 0.0
     if stat is not None:
@@ -126,23 +131,14 @@ def _pull_block(
         mine = load_rows(out, b, h, block * ROWS, size.n, e, ROWS, E, True).to(tl.float32)
         mean = tl.sum(mine * pulled.to(tl.float32), 1, keep_dims=True)
 
-    if SCORE == "dot":
-        if mask.before is not None:
-            for at in range(start, tl.minimum(whole_start, stop), KEYS):
-                acc = _gather(
-                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, True,
-                )  # fmt: skip
-        if not HEAL:
-            for at in range(whole_start, whole_stop, KEYS):
-                acc = _gather(
-                    acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
-                    bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, False,
-                )  # fmt: skip
-    else:
-        # features are looked at pair by pair: a body for whole tiles would take long to compile, and save little
-        whole_stop = start
-    for at in range(whole_stop, stop, KEYS):
+    if SCORE == "dot" and not HEAL:
+        for at in range(whole_start, whole_stop, KEYS):
+            acc = _gather(
+                acc, query, pulled, k, v, b, h, i, block * ROWS, at, one, other, mean, features, score, weigh, mask,
+                bias, noise, size, d, e, SCORE, WEIGH, UNIT, D, E, ROWS, KEYS, PRECISION, FAST, HEAL, HIDES, False,
+            )  # fmt: skip
+    for place in range(whole_stop, end, KEYS):
+        at = turn_back(place, start, behind, TURNS)
         if mask.bits is not None:
             if meet(mask, b, h, i, at, size.n, size.m, AXIS, KEYS):
                 acc = _gather(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from regard.engine.backends.fused.kernels.scores import invert
+from regard.engine.backends.fused.kernels.scores import invert, raise_two
 
 
 class Weigh(NamedTuple):
@@ -51,14 +51,14 @@ def weigh_again(scores, j, one, other, weigh, KIND: tl.constexpr, FAST: tl.const
     """The weights of a tile from its scores and its rows' statistics; for entmax their roots."""
     if KIND == "softmax":
         # peak and total apart: in peak + log(total) a large peak would swallow the total
-        return tl.exp2(scores - one) * other
+        return raise_two(scores - one, FAST) * other
     elif KIND == "sum1":
         # before the total is known
         return scores
     elif KIND == "sum":
         return scores * other
     elif KIND == "sigmoid":
-        return invert(1 + tl.exp2((scores + weigh.shift) * -1.4426950408889634), FAST)
+        return invert(1 + raise_two((scores + weigh.shift) * -1.4426950408889634, FAST), FAST)
     elif KIND == "relu1":
         return tl.where(scores < 0, 0.0, scores) * weigh.scale
     elif KIND == "relu2":
