@@ -257,17 +257,20 @@ def bend(q, k, KIND: tl.constexpr, form, FAST: tl.constexpr):
         apart = q - k
         return -0.5 * apart * apart, -apart
     elif KIND == "tanh":
-        # one body for all forms: a loop for each would take long to compile
-        if form == GROWN:
-            share = invert(1 + q * k, FAST)
-            bent, slope = 1 - 2 * share, 4 * (share - share * share)
+        # one body for all forms, and little in it that is one's own: it is compiled for each pair of a thread
+        if form == PLAIN:
+            grown = raise_two((q + k) * 2.8853900817779268, FAST)
         else:
-            if form == SMALL:
-                grown = q * (k + 1) + k
-                bent = grown / (grown + 2)
-            else:
-                bent = _tanh(q + k)
-            slope = 1 - bent * bent
+            grown = q * k
+        if form == SMALL:
+            # e^{2(q + k)} − 1, of which a sum with one would lose the digits
+            grown += q + k
+            share = invert(grown + 2, FAST)
+            bent = grown * share
+        else:
+            share = invert(1 + grown, FAST)
+            bent = 1 - 2 * share
+        slope = 4 * (share - share * share)
         return bent, slope
     else:
         return activate(q + k, KIND), slope_activation(q + k, KIND)
