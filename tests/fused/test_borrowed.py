@@ -179,7 +179,8 @@ def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch)
         return torch.zeros(shape, dtype=dtype).as_subclass(Rows)
 
     rows = [lie((1, 2, 256, 64)) for _ in range(3)]
-    monkeypatch.setattr(borrowed, "_takes_wide", lambda *rows: False)
+    monkeypatch.setattr(borrowed.cuda, "SDPAParams", lambda *given: given)
+    monkeypatch.setattr(borrowed.cuda, "can_use_cudnn_attention", lambda asked: False)
     others = [lie(shape) for _ in range(3)]
     for learns in (True, False):
         assert borrowed.can_borrow(CAUSAL, *rows, learns=learns)
@@ -188,7 +189,7 @@ def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch)
         assert not borrowed.can_borrow(CAUSAL, rows[0], lie((1, 2, 512, 64)), lie((1, 2, 512, 64)), learns=learns)
         assert not borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 64), torch.float32) for _ in range(3)), learns=learns)
         assert not borrowed.can_borrow(CAUSAL, lie((1, 2, 256, 72))[..., 4:68], *rows[1:], learns=learns)
-    monkeypatch.setattr(borrowed, "_takes_wide", lambda *rows: not rows[0].requires_grad)
+    monkeypatch.setattr(borrowed.cuda, "can_use_cudnn_attention", lambda asked: not asked[0].requires_grad)
     assert [
         borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 160)) for _ in range(3)), learns=x) for x in (False, True)
     ] == [1, 0]

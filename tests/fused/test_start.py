@@ -84,6 +84,14 @@ def test_kernels_that_are_new_at_one_time_are_compiled_side_by_side(driver, monk
     assert [launch.name for launch in driver.launches] == ["a", "b", "a", "a"]
 
 
+def test_nothing_is_compiled_before_triton_is_awake(kernel, driver, monkeypatch):
+    log = []
+    monkeypatch.setattr(module, "wait", lambda: log.append(kernel.compiled))
+    for _ in range(2):
+        start(kernel, 1, BASE, **USUAL)
+    assert (log, kernel.compiled) == ([0], 1)
+
+
 BASE = (Rows(torch.zeros(16), 32), 5, None)
 USUAL = {"SIZE": 64, "HEAL": None}
 

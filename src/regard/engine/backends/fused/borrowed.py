@@ -21,7 +21,7 @@ BLOCK = 128
 LEAST_WORK = 2**32
 LOG2E = math.log2(math.e)
 # the same where rows are copied, so that they fill its blocks
-WORK_TO_FILL = 2**34
+WORK_TO_FILL = 2**33
 # width of rows that it takes everywhere, and at most
 WIDEST, MOST_WIDTH = 128, 256
 
@@ -29,9 +29,8 @@ WIDEST, MOST_WIDTH = 128, 256
 def can_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> bool:
     """Whether a call of this kind is one for cuDNN: forward alone, or where it `learns`."""
     rows = query, key, value
-    if not could_borrow(recipe, *rows, learns=learns) or not all(x.data_ptr() % 16 == 0 for x in rows):
-        return False
-    return query.shape[3] <= WIDEST or _takes_wide(*(x.detach().requires_grad_(learns) for x in rows))
+    lies_well = could_borrow(recipe, *rows, learns=learns) and all(x.data_ptr() % 16 == 0 for x in rows)
+    return lies_well and _takes_width(*rows, learns=learns)
 
 
 def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> bool:
@@ -45,8 +44,9 @@ def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, l
 def count_missing(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> int:
     """How many rows fill cuDNN's blocks for a call that learns, where that is worth their copies; 0 where not."""
     missing = -query.shape[2] % BLOCK
-    is_worth = missing and count_products(query) >= WORK_TO_FILL and query.shape[3] <= WIDEST
-    return missing if is_worth and _is_apt(recipe, query, key, value) else 0
+    rows = query, key, value
+    is_worth = missing and count_products(query) >= WORK_TO_FILL
+    return missing if is_worth and _is_apt(recipe, *rows) and _takes_width(*rows, learns=True) else 0
 
 
 def count_products(query: Tensor) -> int:
@@ -68,10 +68,12 @@ def _is_apt(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> bool:
     return is_half and query.device.type == "cuda" and has_cudnn(query.device)
 
 
-def _takes_wide(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether cuDNN takes rows as wide as these, by torch's own word."""
-    shares = key.shape[1] != query.shape[1]
-    return cuda.can_use_cudnn_attention(cuda.SDPAParams(query, key, value, None, 0.0, True, shares))
+def _takes_width(query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> bool:
+    """Whether cuDNN takes rows as wide as these; beyond what it takes everywhere, by torch's own word."""
+    if query.shape[3] <= WIDEST:
+        return True
+    q, k, v = (x.detach().requires_grad_(learns) for x in (query, key, value))
+    return cuda.can_use_cudnn_attention(cuda.SDPAParams(q, k, v, None, 0.0, True, k.shape[1] != q.shape[1]))
 
 
 @cache

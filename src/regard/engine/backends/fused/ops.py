@@ -10,6 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+# first of all: it begins what goes on beside the imports below
+from regard.engine.backends.fused import wake  # noqa: F401
+
+# isort: split
 from regard.engine.backends.fused.asked import name_words, write
 from regard.engine.backends.fused.borrowed import align, as_rows_are_kept, can_borrow
 from regard.engine.backends.fused.kind import Kind, find_kind

@@ -93,10 +93,13 @@ def name_key(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int
 
 
 @lru_cache(1024)
-def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int, is_few: bool = False) -> Shape:
+def choose(
+    kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int, is_few: bool = False, is_roomy: bool = False
+) -> Shape:
     """The shape of a kernel ("forward", "solve", "queries", "keys", "bias") for the smaller and larger of d and e.
 
-    `is_few` asks for features in blocks so short that few of them occupy a device.
+    `is_few` asks for features in blocks so short that few of them occupy a device; one that `is_roomy` holds large
+    tiles of wide rows.
     """
     if not recipe.is_dot:
         if (is_few and width <= 128) or (is_half and 128 < width <= 256):
@@ -116,9 +119,14 @@ def choose(kernel: str, recipe: Recipe, is_half: bool, narrow: int, width: int, 
         return _UP_TO_64[kernel]
     if width <= 128:
         return Shape(32, 64, 4, 3) if kernel == "keys" and recipe.cap is not None else _UP_TO_128[kernel]
+    is_plain = recipe.weigh == "softmax" and not (recipe.bias or recipe.dropout)
+    if width <= 256 and is_roomy and is_plain and kernel in _ROOMY:
+        return _ROOMY[kernel]
     return Shape(64, 32, 8, 1) if width <= 256 else Shape(32, 32, 8, 1)
 
 
+# tiles of rows to 256 wide, at most 192 KiB of them at a time
+_ROOMY = {"forward": Shape(128, 64, 8, 2), "queries": Shape(128, 64, 8, 1), "keys": Shape(32, 64, 8, 2)}
 _UP_TO_64 = {
     "forward": Shape(128, 64, 4, 3),
     "solve": Shape(64, 64, 4, 3),

@@ -23,6 +23,7 @@ from regard.engine.backends.fused.kernels.bits import Noise
 from regard.engine.backends.fused.kernels.masks import Mask
 from regard.engine.backends.fused.kernels.tiles import Size
 from regard.engine.backends.fused.kernels.weighs import Stat
+from regard.engine.backends.fused.wake import wait
 
 # numbers of 32 and of 64 bits that are no multiple of anything, and not one
 _ANY, _ANY_LONG = 2**20 + 7, 2**40 + 7
@@ -86,6 +87,7 @@ def compile_new(starters: Sequence[Starter]) -> None:
         if name not in _functions:
             fresh[name] = starter, given
     if fresh:
+        wait()
         with _compile_side_by_side(len(fresh)):
             made = {
                 name: starter.kernel.warmup(*map(_generalise, given), grid=(1,), **starter.constants)

@@ -28,11 +28,13 @@ from regard.processor import find_cache
 
 _log = logging.getLogger("regard")
 _ROUNDS = 5
+# bytes of shared memory
+ROOMY = 200 * 2**10
 
 # (rows, keys, warps, stages) that were best somewhere
 _PRODUCTS = [
     (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 4, 2), (128, 64, 8, 3), (64, 128, 4, 3), (64, 64, 4, 3),
-    (64, 64, 4, 2),
+    (64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 1), (32, 64, 8, 2),
     (32, 128, 4, 2), (32, 128, 4, 3), (32, 64, 4, 3), (64, 128, 8, 3), (64, 32, 4, 1), (64, 64, 4, 1), (32, 32, 4, 1),
     (16, 16, 4, 1),
 ]  # fmt: skip
@@ -52,7 +54,8 @@ def pick(
 
     Without `launch` there is nothing to measure.
     """
-    key, usual = name_key(kernel, recipe, is_half, *widths), choose(kernel, recipe, is_half, *widths)
+    key = name_key(kernel, recipe, is_half, *widths)
+    usual = choose(kernel, recipe, is_half, *widths, is_roomy=has_room(device))
     kept = recall(device).get(key)
     if kept is not None:
         return kept
@@ -69,6 +72,15 @@ def pick(
     best = min(times, key=lambda shape: times[shape])
     remember(device, key, best)
     return best
+
+
+@cache
+def has_room(device: torch.device) -> bool:
+    """Whether large tiles fit a multiprocessor, as on a Hopper."""
+    if device.type != "cuda":
+        return False
+    found: int = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
+    return found >= ROOMY
 
 
 def measure(launch: Callable[[Shape], Any], shape: Shape) -> float:
