@@ -130,15 +130,19 @@ class Packed:
         for row in rows:
             ids.extend(row)
             lengths.append(len(row))
+        # so that a batch may read on behind its last row
+        ids.extend([PAD] * max(lengths, default=0))
         self._ids, self.lengths = (torch.frombuffer(x or array("q", [0]), dtype=torch.long) for x in (ids, lengths))
         self._starts = self.lengths.cumsum(0) - self.lengths
 
-    def pad(self, numbers: Tensor, *, first: int = 0, last: int = 0) -> tuple[Tensor, Tensor]:
-        """The rows with these numbers, padded, and their lengths; without so many of their first and last ids."""
-        lengths = self.lengths[numbers] - (first + last)
+    def pad(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows with these numbers, padded, and their lengths."""
+        lengths = self.lengths[numbers]
         places = torch.arange(int(lengths.max()))
-        at = (self._starts[numbers, None] + first + places).clamp(max=len(self._ids) - 1)
-        return self._ids[at].masked_fill(places >= lengths[:, None], PAD), lengths
+        at = self._starts[numbers, None] + places
+        # three times as fast as to index by `at`
+        ids = self._ids.index_select(0, at.flatten()).view_as(at)
+        return ids.masked_fill_(places >= lengths[:, None], PAD), lengths
 
 
 def send(parts: Mapping[str, Tensor | None], device: torch.device | str, lengths: str) -> dict[str, Tensor]:

@@ -35,6 +35,8 @@ class Learner:
     def __init__(self, model: Any, fabric: Fabric, recipe: Recipe, optimizers: Sequence[Any]) -> None:
         self.model, self.fabric, self.recipe, self.optimizers = model, fabric, recipe, optimizers
         self.count = torch.ones((), dtype=torch.float64)
+        # listed once: to walk through a model takes longer than to look at its parts
+        self._modules = list(model.modules())
         # kept where the losses are made: to read them makes a GPU wait
         self.loss, self.parts = self._zero(), dict[str, Tensor]()
 
@@ -57,7 +59,7 @@ class Learner:
         """Begin a step that averages over so many losses."""
         self.count = count
         # what is in training mode is not told again, part by part
-        if not all(module.training for module in self.model.modules()):
+        if not all(module.training for module in self._modules):
             self.model.train()
 
     def sync(self, is_last: bool) -> AbstractContextManager[Any]:
@@ -67,8 +69,10 @@ class Learner:
 
     def backward(self, loss: Tensor) -> None:
         """Backpropagate a sum of losses, as part of the mean over those of all processes."""
-        # processes average their gradients
-        self.fabric.backward(loss * (self.fabric.world_size / self.count))
+        # a GPU's gradients are started sooner by this thread than by autograd's own, which has caches of its own
+        with torch.autograd.set_multithreading_enabled(self.fabric.world_size > 1):
+            # processes average their gradients
+            self.fabric.backward(loss * (self.fabric.world_size / self.count))
 
     def note(self, loss: Tensor, name: str | None = None) -> None:
         """Add a sum of losses to the report, and by its name beside that where there are several."""
