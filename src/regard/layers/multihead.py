@@ -124,7 +124,7 @@ class MultiHeadAttention(Attention):
                 query = self.position(query, offset=key.shape[2] - query.shape[2])
             if cache is not None:
                 valid_lens = _cut(valid_lens, key.shape[2])
-            lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
+            lengths = as_lengths(self, valid_lens, queries, key.shape[2])
             own = self._make_score(query.dtype) if isinstance(self.score, str) else self.score
             terms: dict[str, Any] = {
                 "score": own if score is None else score,

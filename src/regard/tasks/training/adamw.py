@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -45,11 +44,11 @@ class AdamW(torch.optim.AdamW):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # also what loading a state comes to
         self._kept = {}
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()
-def clip_gradients(gradients: Sequence[Tensor], most: float) -> None:
+def clip_gradients(gradients: list[Tensor], most: float) -> None:
     """What `torch.nn.utils.clip_grad_norm_` does to gradients of one dtype on one device.
 
     >>> gradients = [torch.tensor([3.0]), torch.tensor([4.0])]
