@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module
 
 from regard.layers import MultiHeadAttention
-from regard.layers.linear import apply_together
+from regard.layers.linear import _pays, apply_together
 
 
 def make(*sizes: int, bias: bool = True) -> list[nn.Linear]:
@@ -38,6 +40,13 @@ def test_it_is_what_the_layers_make_one_by_one(bias, count, num_products, produc
     wanted_grads = torch.autograd.grad(sum(x.pow(2).sum() for x in wanted), given)
     for one, other in zip((*found, *grads), (*wanted, *wanted_grads), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "learns", "pays"), [(1536, True, True), (1536, False, False), (2**14, True, False)])
+def test_a_gpu_that_learns_puts_small_weights_together_for_few_rows(size, learns, pays):
+    rows = SimpleNamespace(shape=torch.Size((2, 5, 512)), is_cuda=True)
+    with torch.set_grad_enabled(learns):
+        assert _pays(rows, size) is pays
 
 
 def test_layers_with_a_bias_and_without_are_called_one_by_one(products):
@@ -111,7 +120,7 @@ def test_attention_to_itself_and_to_others_is_the_same_together(heads, monkeypat
     layer = MultiHeadAttention(8, 8, 8, 8, 4, bias=True, num_key_heads=heads).double()
     rows, others = torch.randn(3, 9, 8, dtype=torch.float64), torch.randn(3, 11, 8, dtype=torch.float64)
     together = layer(rows, rows, rows), layer(rows, others, others)
-    monkeypatch.setattr("regard.layers.multihead.apply_together", lambda layers, x: [layer(x) for layer in layers])
+    monkeypatch.setattr("regard.layers.multihead.multiply_together", lambda layers, x: None)
     apart = layer(rows, rows.clone(), rows.clone()), layer(rows, others, others.clone())
     for one, other in zip(together, apart, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

@@ -21,7 +21,7 @@ from regard.tasks.training.task import Learner
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [4, 4, 6])]
 # what a step uses of Fabric
 FABRIC = SimpleNamespace(
-    device=torch.device("meta"), world_size=1, backward=lambda loss: loss.backward(),
+    device=torch.device("meta"), world_size=1, strategy=None, backward=lambda loss: loss.backward(),
     to_device=lambda batch: batch.to("meta"),
     clip_gradients=lambda model, optimizer, **options: torch.nn.utils.clip_grad_norm_(model.parameters(), **options),
 )  # fmt: skip
@@ -98,6 +98,9 @@ def test_a_gpu_is_sent_its_lengths_with_their_range(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to", move)
     (batch,) = Batches(PAIRS, batch_size=2).walk()
     there = batch.to("cuda")
-    assert sent == [("cuda", True)] * 6
+    assert sent == [("cuda", True)]
+    for one, other in zip(there, batch, strict=True):
+        assert torch.equal(one, other)
+        assert one.data_ptr() % 16 == 0
     assert integer.recall_range(there.source_lengths) == (2, 4)
     assert integer.recall_range(there.target_lengths) is integer.recall_range(batch.source_lengths) is None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.data.buckets import Buckets, Ids, Packed, send
-from regard.data.tokens import BOS, EOS
+from regard.data.tokens import BOS, EOS, PAD
 
 
 class Batch(NamedTuple):
@@ -65,6 +65,7 @@ class Batches(Buckets):
 
     def make(self, numbers: Tensor) -> Batch:
         source, source_lengths = self._sources.pad(numbers)
-        inputs, target_lengths = self._targets.pad(numbers, last=1)
-        outputs, _ = self._targets.pad(numbers, first=1)
-        return Batch(source, source_lengths, inputs, outputs, target_lengths, numbers)
+        target, lengths = self._targets.pad(numbers)
+        # each target's <eos> is no input
+        inputs = target[:, :-1].masked_fill(torch.arange(1, target.shape[1]) >= lengths[:, None], PAD)
+        return Batch(source, source_lengths, inputs, target[:, 1:].contiguous(), lengths - 1, numbers)

@@ -130,15 +130,19 @@ class Packed:
         for row in rows:
             ids.extend(row)
             lengths.append(len(row))
+        # so that a batch may read on behind its last row
+        ids.extend([PAD] * max(lengths, default=0))
         self._ids, self.lengths = (torch.frombuffer(x or array("q", [0]), dtype=torch.long) for x in (ids, lengths))
         self._starts = self.lengths.cumsum(0) - self.lengths
 
-    def pad(self, numbers: Tensor, *, first: int = 0, last: int = 0) -> tuple[Tensor, Tensor]:
-        """The rows with these numbers, padded, and their lengths; without so many of their first and last ids."""
-        lengths = self.lengths[numbers] - (first + last)
+    def pad(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows with these numbers, padded, and their lengths."""
+        lengths = self.lengths[numbers]
         places = torch.arange(int(lengths.max()))
-        at = (self._starts[numbers, None] + first + places).clamp(max=len(self._ids) - 1)
-        return self._ids[at].masked_fill(places >= lengths[:, None], PAD), lengths
+        at = self._starts[numbers, None] + places
+        # three times as fast as to index by `at`
+        ids = self._ids.index_select(0, at.flatten()).view_as(at)
+        return ids.masked_fill_(places >= lengths[:, None], PAD), lengths
 
 
 def send(parts: Mapping[str, Tensor | None], device: torch.device | str, lengths: str) -> dict[str, Tensor]:
@@ -147,17 +151,27 @@ def send(parts: Mapping[str, Tensor | None], device: torch.device | str, lengths
     >>> send({"ids": torch.ones(1, 3), "lengths": torch.tensor([2]), "labels": None}, "meta", "lengths").keys()
     dict_keys(['ids', 'lengths'])
     """
-    moved, is_gpu = {}, torch.device(device).type == "cuda"
-    for name, part in parts.items():
-        if part is None:
-            continue
-        is_far = is_gpu and part.device.type == "cpu"
-        # from memory that is not pinned, a copy may wait for all that the GPU has yet to do
-        moved[name] = (part.pin_memory() if is_far else part).to(device, non_blocking=True)
-        if is_far and name == lengths and part.numel():
-            # nor does a model have to ask the GPU for it
-            remember_range(moved[name], int(part.min()), int(part.max()), is_seen=True)
-    return moved
+    given = {name: part for name, part in parts.items() if part is not None}
+    if torch.device(device).type != "cuda" or any(part.device.type != "cpu" for part in given.values()):
+        return {name: part.to(device, non_blocking=True) for name, part in given.items()}
+    moved = dict[str, Tensor]()
+    for dtype in {part.dtype: None for part in given.values()}:
+        moved |= _send_together({name: part for name, part in given.items() if part.dtype == dtype}, device)
+    if given[lengths].numel():
+        # nor does a model have to ask the GPU for it
+        remember_range(moved[lengths], int(given[lengths].min()), int(given[lengths].max()), is_seen=True)
+    return {name: moved[name] for name in given}
+
+
+def _send_together(parts: Mapping[str, Tensor], device: torch.device | str) -> dict[str, Tensor]:
+    """Tensors of one dtype on a GPU, by one copy; each begins where kernels find it aligned."""
+    sizes, pieces = list[int](), list[Tensor]()
+    for part in parts.values():
+        pieces += part.flatten(), part.new_zeros(-part.numel() % 16)
+        sizes += map(len, pieces[-2:])
+    # from memory that is not pinned, a copy may wait for all that the GPU has yet to do
+    there = torch.cat(pieces).pin_memory().to(device, non_blocking=True).split(sizes)
+    return {name: x.view(part.shape) for (name, part), x in zip(parts.items(), there[::2], strict=True)}
 
 
 def pad(rows: Sequence[Ids], fill: int = PAD) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,8 @@ from regard.layers.multihead import MultiHeadAttention, SelfAttention
 from regard.mask import Causal, Window
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(functional, name) for name in names.ACTIVATIONS}
+# the same one each time: what is kept of a call finds it sooner
+_PAST = Causal()
 
 
 class PositionWiseFFN(nn.Module):
@@ -190,7 +192,7 @@ class DecoderBlock(nn.Module):
 
     def _look_back(self, x: Tensor, cache: Cache | None, before: int | None, bias: Bias | Tensor | None) -> Tensor:
         out: Tensor
-        past = Causal() if before is None else Window(before, 0)
+        past = _PAST if before is None else Window(before, 0)
         if isinstance(self.attention1, SelfAttention):
             out = self.attention1(x, mask=past, bias=bias, cache=cache)
         elif isinstance(self.attention1, MultiHeadAttention):

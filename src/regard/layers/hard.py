@@ -173,7 +173,7 @@ class HardAttention(Attention):
         valid_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch queries value_size"]:
         check_call(self, queries, keys, values, self.attention.query_size, self.attention.key_size)
-        mask = as_lengths(self, valid_lens, queries, keys)
+        mask = as_lengths(self, valid_lens, queries, keys.shape[1])
         query, key, score = self.attention.compare(queries, keys)
         query, key, values = join_dtypes(query, key, values)
         draws = self.training or self.samples_in_eval

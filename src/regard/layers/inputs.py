@@ -80,11 +80,11 @@ def check_together(layer: nn.Module, queries: Tensor, keys: Tensor, values: Tens
         )
 
 
-def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, keys: Tensor) -> Mask:
-    """`valid_lens` as a mask: None, (batch,) or (batch, queries)."""
+def as_lengths(layer: nn.Module, valid_lens: Tensor | None, queries: Tensor, count: int) -> Mask:
+    """`valid_lens` as a mask of so many keys: None, (batch,) or (batch, queries)."""
     if valid_lens is None:
         return Full()
-    check_lengths(type(layer).__name__, valid_lens, (*queries.shape[:2], keys.shape[1]), keys.device)
+    check_lengths(type(layer).__name__, valid_lens, (*queries.shape[:2], count), queries.device)
     return Lengths(valid_lens)
 
 

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module
 
+# numbers of weights that a GPU puts together in less time than it takes to start a kernel
+MOST = 2**22
+
 
 def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor]:
     """The output of each linear layer, by one matrix product where that is less work; the same up to rounding.
@@ -19,17 +22,32 @@ def apply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Sequence[Tensor
 
     Layers that somebody else has a hand in, as by a hook or a `forward` of their own, are called one by one.
     """
-    sizes = [layer.out_features if _is_plain(layer) else 0 for layer in layers]
-    # with fewer rows than that, to put the weights together takes longer than it saves
-    if 0 in sizes or rows.shape[:-1].numel() < sum(sizes):
+    out = multiply_together(layers, rows)
+    if out is None:
         return [layer(rows) for layer in layers]
+    made: Sequence[Tensor] = out.split([layer.out_features for layer in layers], -1)
+    return made
+
+
+def multiply_together(layers: Sequence[nn.Linear], rows: Tensor) -> Tensor | None:
+    """The outputs of `apply_together`, one beside the other in one tensor; None where layers are called one by one."""
+    sizes = [layer.out_features if _is_plain(layer) else 0 for layer in layers]
+    if 0 in sizes or not _pays(rows, sum(sizes)):
+        return None
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     if len(biases) not in (0, len(layers)):
-        return [layer(rows) for layer in layers]
-    weight = torch.cat(tuple(layer.weight for layer in layers))
-    out = functional.linear(rows, weight, torch.cat(biases) if biases else None)
-    made: Sequence[Tensor] = out.split(sizes, -1)
-    return made
+        return None
+    weight = torch.cat([layer.weight for layer in layers])
+    return functional.linear(rows, weight, torch.cat(biases) if biases else None)
+
+
+def _pays(rows: Tensor, size: int) -> bool:
+    """Whether to put weights together, for outputs of this size in all, takes less than it saves."""
+    if rows.shape[:-1].numel() >= size:
+        return True
+    # a GPU that learns from few rows waits for its kernels to be started, and one product has a third of them
+    learns = rows.is_cuda and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return learns and size * rows.shape[-1] <= MOST
 
 
 def _is_plain(layer: nn.Module) -> bool:

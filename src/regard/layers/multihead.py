@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
@@ -16,7 +16,7 @@ from regard.engine.weights import make_weights
 from regard.layers.attention import Attention
 from regard.layers.cache import Cache
 from regard.layers.inputs import as_lengths, change_rows, check_rate, check_rows, check_together
-from regard.layers.linear import apply_together
+from regard.layers.linear import multiply_together
 from regard.layers.torch_call import TorchCall
 from regard.layers.torch_parity import check_one_width, check_torch, make_torch, take_weights
 from regard.mask import Full
@@ -124,7 +124,7 @@ class MultiHeadAttention(Attention):
                 query = self.position(query, offset=key.shape[2] - query.shape[2])
             if cache is not None:
                 valid_lens = _cut(valid_lens, key.shape[2])
-            lengths = as_lengths(self, valid_lens, queries, key.transpose(1, 2))
+            lengths = as_lengths(self, valid_lens, queries, key.shape[2])
             own = self._make_score(query.dtype) if isinstance(self.score, str) else self.score
             terms: dict[str, Any] = {
                 "score": own if score is None else score,
@@ -166,14 +166,15 @@ class MultiHeadAttention(Attention):
             check_rows(self, keys, "keys", "key_size", self.key_size)
             check_rows(self, values, "values", "value_size", self.value_size)
             check_together(self, queries, keys, values)
+        own, others = self.num_heads, (self.num_key_heads, self.num_key_heads)
         if is_one:
-            rows = apply_together((self.W_q, self.W_k, self.W_v), queries)
-        elif keys is values:
-            rows = self.W_q(queries), *apply_together((self.W_k, self.W_v), keys)
+            query, key, value = _project_heads((self.W_q, self.W_k, self.W_v), (own, *others), queries)
         else:
-            rows = self.W_q(queries), self.W_k(keys), self.W_v(values)
-        heads = self.num_heads, self.num_key_heads, self.num_key_heads
-        query, key, value = (_split(x, count) for x, count in zip(rows, heads, strict=True))
+            query = _split(self.W_q(queries), own)
+            if keys is values:
+                key, value = _project_heads((self.W_k, self.W_v), others, keys)
+            else:
+                key, value = (_split(x, others[0]) for x in (self.W_k(keys), self.W_v(values)))
         if self.position is not None:
             key = self.position(key, offset=0 if cache is None else cache.length)
         return (query, key, value) if cache is None else (query, *cache.append(key, value))
@@ -302,6 +303,16 @@ def _swap_batch(rows: Any) -> Any:
 def _split(rows: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · width) as (batch, heads, n, width)."""
     return rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads).transpose(1, 2)
+
+
+def _project_heads(layers: Sequence[nn.Linear], heads: Sequence[int], rows: Tensor) -> list[Tensor]:
+    """Rows projected by each layer to so many heads of its own, by one product where that is less work."""
+    out = multiply_together(layers, rows)
+    if out is None:
+        return [_split(layer(rows), count) for layer, count in zip(layers, heads, strict=True)]
+    # cut among heads: gradients are then put together by one copy, however they lie
+    parts = out.reshape(*rows.shape[:2], sum(heads), -1).split(heads, 2)
+    return [x.transpose(1, 2) for x in parts]
 
 
 def _join(lengths: Mask, mask: Mask | Tensor | None) -> Mask:

@@ -142,7 +142,7 @@ class LearnedPositionalEncoding(nn.Module):
         if isinstance(offset, Tensor):
             rows = F.embedding(find_positions(offset, X.shape[1], X.device), self.P[0])
         else:
-            rows = self.P[0, offset : offset + X.shape[1]]
+            rows = self.P[:, offset : offset + X.shape[1]]
         out: Tensor = self.dropout(X + rows.to(X.dtype))
         return out
 

@@ -59,7 +59,7 @@ class ScoredAttention(Attention):
         valid_lens: Tensor | None = None,
     ) -> Float[Tensor, "batch queries value_size"]:
         check_call(self, queries, keys, values, self.query_size, self.key_size)
-        mask = as_lengths(self, valid_lens, queries, keys)
+        mask = as_lengths(self, valid_lens, queries, keys.shape[1])
         query, key, score = self.compare(queries, keys)
         query, key, values = join_dtypes(query, key, values)
         return self._attend(query, key, values, score=score, weigh=self.weigh, mask=mask, dropout=self.dropout)

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import RegardError
+from regard.mask.integer import remember_range
 from regard.models.bert_folder import (
     RESTORE,
     check_doubles,
@@ -107,11 +108,20 @@ def find_padding(ids: Tensor, mask: Tensor | None) -> tuple[Tensor | None, Tenso
     if not isinstance(mask, Tensor) or mask.shape != ids.shape or mask.is_floating_point() or mask.is_complex():
         size = tuple(ids.shape)
         raise RegardError(f"Bert attention_mask must be of 0 and 1 and of shape {size}, got {describe(mask)}.")
-    truths = mask.bool()
-    if mask.dtype != torch.bool and not torch.equal(truths.to(mask.dtype), mask):
-        raise RegardError("Bert attention_mask must be of 0 and 1, other numbers are in it: add no biases here.")
-    if truths.all():
+    if not mask.numel():
         return None, None
-    if not (truths[:, 1:] & ~truths[:, :-1]).any():
-        return truths.sum(1), None
-    return None, truths
+    truths = mask.bool()
+    lens, others = truths.sum(1), (truths != mask).sum()
+    # a token behind padding
+    gaps = (truths[:, 1:] & ~truths[:, :-1]).sum()
+    # one look at all of it: each makes a GPU wait
+    wrong, broken, least, most = torch.stack((others, gaps, *lens.aminmax())).tolist()
+    if wrong:
+        raise RegardError("Bert attention_mask must be of 0 and 1, other numbers are in it: add no biases here.")
+    if broken:
+        return None, truths
+    if least == mask.shape[1]:
+        return None, None
+    if lens.device.type == "cuda":
+        remember_range(lens, least, most, is_seen=True)
+    return lens, None

@@ -248,6 +248,8 @@ class Encoder(Pretrained):
 
     def _hide(self, ids: Tensor, spelling: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Word and token dropout: some ids become <unk>, some <mask>."""
+        if not self.config.word_dropout and not self.config.token_dropout:
+            return ids, spelling
         words = ids > UNK
         if self.config.word_dropout:
             ids = ids.masked_fill((torch.rand(ids.shape, device=ids.device) < self.config.word_dropout) & words, UNK)

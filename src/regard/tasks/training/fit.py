@@ -198,6 +198,8 @@ class _Trainer:
 
     def _read_signal(self) -> str:
         """The signal that any of the processes was sent."""
+        if self.fabric.world_size == 1 and not self.stop.number:
+            return ""
         counts = self.sum_over_processes([self.stop.number == number for number in SIGNALS]).tolist()
         return max((number.name for number, count in zip(SIGNALS, counts, strict=True) if count), default="")
 

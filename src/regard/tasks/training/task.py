@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from regard.tasks.training.adamw import AdamW, clip_gradients
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.recipe import Recipe
 
@@ -35,6 +36,11 @@ class Learner:
     def __init__(self, model: Any, fabric: Fabric, recipe: Recipe, optimizers: Sequence[Any]) -> None:
         self.model, self.fabric, self.recipe, self.optimizers = model, fabric, recipe, optimizers
         self.count = torch.ones((), dtype=torch.float64)
+        # listed once: to walk through a model takes longer than to look at its parts
+        self._modules = list(model.modules())
+        # nothing is shared with other processes or devices
+        self._is_alone = "SingleDevice" in type(fabric.strategy).__name__
+        self._is_uniform = self._is_alone and len({(x.dtype, x.device) for x in model.parameters()}) == 1
         # kept where the losses are made: to read them makes a GPU wait
         self.loss, self.parts = self._zero(), dict[str, Tensor]()
 
@@ -57,7 +63,7 @@ class Learner:
         """Begin a step that averages over so many losses."""
         self.count = count
         # what is in training mode is not told again, part by part
-        if not all(module.training for module in self.model.modules()):
+        if not all(module.training for module in self._modules):
             self.model.train()
 
     def sync(self, is_last: bool) -> AbstractContextManager[Any]:
@@ -67,8 +73,10 @@ class Learner:
 
     def backward(self, loss: Tensor) -> None:
         """Backpropagate a sum of losses, as part of the mean over those of all processes."""
-        # processes average their gradients
-        self.fabric.backward(loss * (self.fabric.world_size / self.count))
+        # a GPU's gradients are started sooner by this thread than by autograd's own, which has caches of its own
+        with torch.autograd.set_multithreading_enabled(not self._is_alone):
+            # processes average their gradients
+            self.fabric.backward(loss * (self.fabric.world_size / self.count))
 
     def note(self, loss: Tensor, name: str | None = None) -> None:
         """Add a sum of losses to the report, and by its name beside that where there are several."""
@@ -78,8 +86,12 @@ class Learner:
 
     def update(self, optimizer: Any) -> None:
         """Clip the gradients of an optimizer's parameters and take its step."""
-        if self.recipe.clip is not None:
-            self.fabric.clip_gradients(self.model, optimizer, max_norm=self.recipe.clip, error_if_nonfinite=False)
+        most = self.recipe.clip
+        if most is not None and self._is_uniform:
+            given = [x.grad for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
+            clip_gradients(given, most)
+        elif most is not None:
+            self.fabric.clip_gradients(self.model, optimizer, max_norm=most, error_if_nonfinite=False)
         optimizer.step()
 
     def forget(self) -> None:
@@ -150,4 +162,4 @@ class Task:
 def make_adamw(parameters: Any, recipe: Recipe, *, is_fused: bool = False) -> Optimizer:
     """An AdamW optimizer of the recipe; `parameters` may be groups of them, with options of their own."""
     betas = recipe.beta1, recipe.beta2
-    return torch.optim.AdamW(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, fused=is_fused)
+    return AdamW(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, fused=is_fused)
