@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from regard.tasks.training.adamw import AdamW, clip_gradients
 from regard.tasks.training.folder import RunFolder
 from regard.tasks.training.recipe import Recipe
 
@@ -40,7 +39,6 @@ class Learner:
         self._modules = list(model.modules())
         # nothing is shared with other processes or devices
         self._is_alone = "SingleDevice" in type(fabric.strategy).__name__
-        self._is_uniform = self._is_alone and len({(x.dtype, x.device) for x in model.parameters()}) == 1
         # kept where the losses are made: to read them makes a GPU wait
         self.loss, self.parts = self._zero(), dict[str, Tensor]()
 
@@ -86,12 +84,8 @@ class Learner:
 
     def update(self, optimizer: Any) -> None:
         """Clip the gradients of an optimizer's parameters and take its step."""
-        most = self.recipe.clip
-        if most is not None and self._is_uniform:
-            given = [x.grad for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
-            clip_gradients(given, most)
-        elif most is not None:
-            self.fabric.clip_gradients(self.model, optimizer, max_norm=most, error_if_nonfinite=False)
+        if self.recipe.clip is not None:
+            self.fabric.clip_gradients(self.model, optimizer, max_norm=self.recipe.clip, error_if_nonfinite=False)
         optimizer.step()
 
     def forget(self) -> None:
@@ -162,4 +156,4 @@ class Task:
 def make_adamw(parameters: Any, recipe: Recipe, *, is_fused: bool = False) -> Optimizer:
     """An AdamW optimizer of the recipe; `parameters` may be groups of them, with options of their own."""
     betas = recipe.beta1, recipe.beta2
-    return AdamW(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, fused=is_fused)
+    return torch.optim.AdamW(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, fused=is_fused)
