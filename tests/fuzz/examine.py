@@ -208,7 +208,8 @@ def may_refuse(case: Case, backend: str) -> bool:
     """Whether it is known that the backend does not take such a call: a kernel that takes nothing is never wrong."""
     if backend == "fused":
         has_no_kernel = case.score == "callable" or case.bias == "quadratic" or case.dtype == torch.float64
-        return has_no_kernel or 0 in (case.b, case.n, case.m)
+        is_steep = case.weigh == "entmax" and case.facts["alpha"] > 2
+        return has_no_kernel or is_steep or 0 in (case.b, case.n, case.m)
     return backend == "sdpa"
 
 

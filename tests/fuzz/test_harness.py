@@ -212,7 +212,8 @@ def test_only_a_known_refusal_is_none(monkeypatch):
     for backend in ("fused", "tiled", "auto", "reference"):
         with pytest.raises(RegardError):
             call(case, backend)
-    assert call(make_case(replace(drawn, dtype="float64")), "fused") is None
+    for known in ({"dtype": "float64"}, {"dtype": "float32", "weigh": "entmax 3"}):
+        assert call(make_case(replace(drawn, **known)), "fused") is None
 
 
 def test_the_oracles_entmax_is_the_published_one():

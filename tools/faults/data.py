@@ -13,8 +13,8 @@ DATA = [
     ),
     Fault(
         "data/batches.py",
-        "outputs, _ = self._targets.pad(numbers, first=1)",
-        "outputs, _ = self._targets.pad(numbers, last=1)",
+        "inputs, target[:, 1:].contiguous(), lengths - 1",
+        "inputs, target[:, :-1].contiguous(), lengths - 1",
         "a decoder should answer what it is given",
     ),
     Fault(

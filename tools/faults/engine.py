@@ -231,9 +231,21 @@ ENGINE = [
     ),
     Fault(
         ON_CUDA,
-        "all(step % 8 == 0 and step > 0 for step in steps[:-1])",
-        "all(step % 8 == 0 for step in steps[:-1])",
+        "all([step % 8 == 0 and step > 0 for step in steps[:-1]])",
+        "all([step % 8 == 0 for step in steps[:-1]])",
         "cuDNN gets rows that were broadcast",
+    ),
+    Fault(
+        "engine/native_gradient.py",
+        "        if again is not None and is_wanted:\n",
+        "        if again is not None and is_wanted and mend is None:\n",
+        "a gradient that cuDNN made is differentiated as it is",
+    ),
+    Fault(
+        "engine/native_gradient.py",
+        "(None if x is None else one for x, one in zip(made, found, strict=False))",
+        "(one for x, one in zip(made, found, strict=False))",
+        "gradients nobody asked for come back",
     ),
     Fault(
         SDPA,

@@ -73,8 +73,8 @@ LAYERS = [
     ),
     Fault(
         "layers/positional.py",
-        "rows = self.P[0, offset : offset + X.shape[1]]",
-        "rows = self.P[0, : X.shape[1]]",
+        "rows = self.P[:, offset : offset + X.shape[1]]",
+        "rows = self.P[:, : X.shape[1]]",
         "learned positions of a step begin at zero again",
     ),
     Fault(
