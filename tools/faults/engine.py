@@ -242,12 +242,6 @@ ENGINE = [
         "a gradient that cuDNN made is differentiated as it is",
     ),
     Fault(
-        "engine/native_gradient.py",
-        "(None if x is None else one for x, one in zip(made, found, strict=False))",
-        "(one for x, one in zip(made, found, strict=False))",
-        "gradients nobody asked for come back",
-    ),
-    Fault(
         SDPA,
         "if type(call.mask) is not Full:",
         "if call.mask is None:",
