@@ -1,12 +1,18 @@
 """Steps that share their keys give what a call of `attend` for each gives, and none of them looks at a number."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import attend
+from regard.core import Score
 from regard.engine.memory import Memory
+from regard.layers import DotProductAttention, LearnedAttention
 from regard.mask import Full, Lengths
+from regard.models.seq2seq import Seq2Seq, Seq2SeqAttentionDecoder, Seq2SeqEncoder
 from regard.score import Additive, Bilinear, Dot, Gaussian
 from regard.weigh import Entmax, Hard, Relu, Sigmoid, Softmax
 from tests.primes import noise
@@ -118,3 +124,37 @@ def test_a_row_that_scores_minus_infinity_alone_is_empty():
     out = Memory(query[:, :1], key, value, Dot(), Softmax(), Lengths(LENS)).attend(query[:, :1])
     assert not out[0].any()
     assert torch.equal(out, attend(query[:, :1], key, value, mask=Lengths(LENS), backend="reference"))
+
+
+@dataclass(frozen=True, eq=False)
+class Shorter(Score):
+    """A score of one's own, infinite for a key of zeros."""
+
+    weight: Tensor
+
+    @classmethod
+    def start(cls, heads, width):
+        return {"weight": torch.ones(heads)}
+
+    def __call__(self, query, key):
+        return self.weight[0] * (query.sum(-1, keepdim=True) + 1 / key.square().sum(-1)[..., None, :])
+
+
+def decode(attention):
+    """The logits of a decoder, also for a source without a word."""
+    torch.manual_seed(0)
+    model = Seq2Seq(Seq2SeqEncoder(9, 4, D, 1), Seq2SeqAttentionDecoder(9, 4, D, 1, attention=attention))
+    tokens = torch.ones(B, M, dtype=torch.int64)
+    return model(tokens, LENS, tokens[:, :STEPS])
+
+
+def test_scores_of_ones_own_see_hidden_keys_as_they_are():
+    assert decode(LearnedAttention(Shorter, D)).isfinite().all()
+
+
+def test_a_layer_that_attends_in_its_own_way_is_heard():
+    class Louder(DotProductAttention):
+        def _attend(self, *rows, **terms):
+            return 2 * super()._attend(*rows, **terms)
+
+    assert not torch.equal(decode(Louder()), decode(DotProductAttention()))

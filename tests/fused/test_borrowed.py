@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch._dynamo import compiled_autograd
 from torch.autograd.graph import saved_tensors_hooks
 
 from regard import attend, explain
@@ -116,6 +117,30 @@ def test_behind_torch_gradients_are_read_anywhere_and_differentiated(lent, monke
     assert_all_close([found], [wanted], ["dkey"])
 
 
+@pytest.mark.parametrize("is_forbidden", [False, True])
+def test_behind_torch_a_gradient_may_be_the_negative_of_what_lies_there(lent, is_forbidden):
+    rows, cotangent = draw_ill("value")
+    found = []
+    for grad in (torch._neg_view(cotangent), -cotangent):
+        leaves = [x.detach().requires_grad_() for x in rows]
+        out = attend(*leaves, mask=Causal())
+        # autograd itself would write it out
+        out.register_hook(lambda _, grad=grad: grad)
+        torch.use_deterministic_algorithms(is_forbidden)
+        try:
+            found.append([x.nan_to_num(9.0) for x in torch.autograd.grad(out.sum(), leaves)])
+        finally:
+            torch.use_deterministic_algorithms(False)
+    assert_all_close(*found, ["dquery", "dkey", "dvalue"])
+
+
+def test_compiled_autograd_is_refused_where_it_does_not_show_what_torch_keeps(lent):
+    rows = [x.detach().requires_grad_() for x in draw(*SHAPES)]
+    out = attend(*rows, mask=Causal())
+    with compiled_autograd._enable(lambda graph: graph), pytest.raises(RegardError, match="compiled autograd"):
+        out.sum().backward()
+
+
 def test_who_asks_by_name_or_for_the_same_bits_gets_our_own(lent):
     rows, cotangent = draw(*SHAPES), torch.ones(2, 4, 40, 8, device=DEVICE)
     run(rows, "fused", cotangent)
@@ -193,6 +218,16 @@ def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch)
     assert [
         borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 160)) for _ in range(3)), learns=x) for x in (False, True)
     ] == [1, 0]
+    # torch asks whether gradients are on; what is found is kept for a call that learns, too
+    monkeypatch.setattr(
+        borrowed.cuda, "can_use_cudnn_attention", lambda asked: not (asked[0].requires_grad and torch.is_grad_enabled())
+    )
+    wide = [lie((1, 2, 256, 160)) for _ in range(3)]
+    with torch.inference_mode():
+        inferred = [lie((1, 2, 256, 160)) for _ in range(3)]
+        assert not borrowed.can_borrow(CAUSAL, *wide, learns=True)
+    with torch.no_grad():
+        assert not any(borrowed.can_borrow(CAUSAL, *x, learns=True) for x in (wide, inferred))
     monkeypatch.setattr(borrowed, "WORK_TO_FILL", 2 * 264 * 264 * 64)
     assert borrowed.count_missing(recipe, *others) == (120 if shape[2] == 264 else 0)
 

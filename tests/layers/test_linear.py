@@ -124,3 +124,11 @@ def test_attention_to_itself_and_to_others_is_the_same_together(heads, monkeypat
     apart = layer(rows, rows.clone(), rows.clone()), layer(rows, others, others.clone())
     for one, other in zip(together, apart, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0, 9, 8), (3, 0, 8)])
+def test_no_rows_at_all_are_no_reason_to_fail(shape, monkeypatch):
+    # as a GPU that learns does with few rows
+    monkeypatch.setattr("regard.layers.linear._pays", lambda rows, size: True)
+    rows = torch.zeros(shape)
+    assert MultiHeadAttention(8, 8, 8, 8, 4)(rows, rows, rows).shape == shape

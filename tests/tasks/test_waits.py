@@ -102,5 +102,8 @@ def test_a_gpu_is_sent_its_lengths_with_their_range(monkeypatch):
     for one, other in zip(there, batch, strict=True):
         assert torch.equal(one, other)
         assert one.data_ptr() % 16 == 0
+    # who writes to a part of it changes no other
+    there.outputs[0] = 0
+    assert there.source._version == 0
     assert integer.recall_range(there.source_lengths) == (2, 4)
     assert integer.recall_range(there.target_lengths) is integer.recall_range(batch.source_lengths) is None

@@ -170,7 +170,9 @@ def _send_together(parts: Mapping[str, Tensor], device: torch.device | str) -> d
         pieces += part.flatten(), part.new_zeros(-part.numel() % 16)
         sizes += map(len, pieces[-2:])
     # from memory that is not pinned, a copy may wait for all that the GPU has yet to do
-    there = torch.cat(pieces).pin_memory().to(device, non_blocking=True).split(sizes)
+    whole = torch.cat(pieces).pin_memory().to(device, non_blocking=True)
+    # each counts its own changes: to write to one is none of another
+    there = whole.unsafe_split_with_sizes(sizes)
     return {name: x.view(part.shape) for (name, part), x in zip(parts.items(), there[::2], strict=True)}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core import RegardError
 from regard.engine.double_backward import Again, differentiate
 from regard.engine.vmap import check_batched
 
@@ -42,10 +43,14 @@ def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again 
         if grad is None:
             return None
         check_batched(grad)
-        if grad.stride() == strides and grad.data_ptr() % 16 == 0:
+        if grad.is_neg():
+            # hooks read numbers where they lie, which have the other sign there
+            aligned = align(grad.resolve_neg())
+        elif grad.stride() == strides and grad.data_ptr() % 16 == 0:
             # as the kernel's own output lies
             return None
-        aligned = align(grad)
+        else:
+            aligned = align(grad)
         return None if aligned is grad else (aligned, *grads[1:])
 
     def finish(made: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
@@ -53,6 +58,11 @@ def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again 
         if grads[0] is None or (mend is None and not is_wanted):
             return None
         node: Any = torch._C._current_autograd_node()
+        if node is None:
+            raise RegardError(
+                "compiled autograd does not show what torch keeps for this gradient. Use backend='fused', or leave the"
+                " backward pass to autograd."
+            )
         rows = node._saved_query, node._saved_key, node._saved_value
         dquery, dkey, dvalue, *rest = made
         if again is not None and is_wanted:

@@ -311,7 +311,7 @@ def _project_heads(layers: Sequence[nn.Linear], heads: Sequence[int], rows: Tens
     if out is None:
         return [_split(layer(rows), count) for layer, count in zip(layers, heads, strict=True)]
     # cut among heads: gradients are then put together by one copy, however they lie
-    parts = out.reshape(*rows.shape[:2], sum(heads), -1).split(heads, 2)
+    parts = out.unflatten(2, (sum(heads), out.shape[2] // sum(heads))).split(heads, 2)
     return [x.transpose(1, 2) for x in parts]
 
 

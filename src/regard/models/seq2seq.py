@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard import layers
 from regard.core import RegardError, Score
 from regard.core.kinds import describe
-from regard.engine import attend
 from regard.engine.memory import Memory, can_share
 from regard.layers.inputs import check_rate, join_dtypes
 from regard.layers.positional import check_count
@@ -162,13 +161,14 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             if memory is None:
                 query, key, score = self._compare(top, state.keys)
                 query, key, value = join_dtypes(query, key, state.memory)
-                terms: dict[str, Any] = {"score": score, "weigh": attention.weigh, "mask": mask, "dropout": rate}
-                if is_small and _shares_keys(attention) and can_share():
-                    memory = Memory(query, key, value, **terms)
+                terms: dict[str, Any] = {"score": score, "weigh": attention.weigh, "mask": mask}
+                if is_small and _shares_keys(attention, score) and can_share():
+                    memory = Memory(query, key, value, **terms, dropout=rate)
             else:
                 query = (attention.W_q(top) if _projects(attention) else top).to(key.dtype)
             if memory is None:
-                context = attend(query, key, value, **terms, backend="reference" if is_small else "auto")
+                terms |= {"dropout": attention.dropout, "backend": "reference" if is_small else "auto"}
+                context = attention._attend(query, key, value, **terms)
             else:
                 context = memory.attend(query)
             output, hidden = self.rnn(torch.cat((context.to(embedded.dtype), embedded), -1), hidden)
@@ -240,9 +240,14 @@ def _projects(layer: ScoredAttention) -> TypeGuard[layers.AdditiveAttention]:
     return type(layer).compare is layers.AdditiveAttention.compare
 
 
-def _shares_keys(layer: ScoredAttention) -> bool:
-    """Whether all steps have the same keys and score: a subclass may make them of its queries."""
-    return type(layer).compare.__module__ == ScoredAttention.__module__
+def _shares_keys(layer: ScoredAttention, score: Score) -> bool:
+    """Whether all steps have the same keys and score, and it is finite for keys of zeros, as hidden ones are there.
+
+    A subclass may make them of its queries or attend in its own way, and a score of one's own may divide by a key.
+    """
+    cls = type(layer)
+    is_ours = cls._attend is ScoredAttention._attend and cls.compare.__module__ == ScoredAttention.__module__
+    return is_ours and type(score).__module__.startswith("regard.")
 
 
 def _build_gru(size: int, width: int, num_layers: int, dropout: float, is_bidirectional: bool = False) -> nn.GRU:

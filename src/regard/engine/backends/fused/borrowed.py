@@ -72,8 +72,15 @@ def _takes_width(query: Tensor, key: Tensor, value: Tensor, *, learns: bool) -> 
     """Whether cuDNN takes rows as wide as these; beyond what it takes everywhere, by torch's own word."""
     if query.shape[3] <= WIDEST:
         return True
-    q, k, v = (x.detach().requires_grad_(learns) for x in (query, key, value))
-    return cuda.can_use_cudnn_attention(cuda.SDPAParams(q, k, v, None, 0.0, True, k.shape[1] != q.shape[1]))
+    # torch's word hangs on whether gradients are on at this moment, and what is found is kept for calls of both sorts
+    with torch.inference_mode(False), torch.set_grad_enabled(learns):
+        q, k, v = (_look_at(x).requires_grad_(learns) for x in (query, key, value))
+        return cuda.can_use_cudnn_attention(cuda.SDPAParams(q, k, v, None, 0.0, True, k.shape[1] != q.shape[1]))
+
+
+def _look_at(x: Tensor) -> Tensor:
+    """The same numbers as a tensor that may say that it needs a gradient, which one of inference mode may not."""
+    return x.new_empty(0).set_(x.untyped_storage(), x.storage_offset(), x.shape, x.stride())
 
 
 @cache
