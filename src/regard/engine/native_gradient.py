@@ -22,11 +22,14 @@ Grads = Sequence[Tensor | None]
 Mend = Callable[[Any, Sequence[Tensor], Tensor, Sequence[Tensor]], Grads | None]
 
 
+def is_packed() -> bool:
+    """Whether somebody packs what is kept for gradients: elsewhere, or in fewer bits."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 def keeps_alone(rows: Sequence[Tensor]) -> bool:
     """Whether torch keeps the rows for their gradients as they are: nobody packs what is kept, and each has one."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return False
-    return all([x.requires_grad for x in rows])
+    return not is_packed() and all([x.requires_grad for x in rows])
 
 
 def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again | None, mend: Mend | None) -> Tensor:

@@ -23,7 +23,7 @@ from regard.engine.backends.fused.terms import LEARNED, complete
 from regard.engine.backends.fused.work import Seeds, heal_borrowed, is_borrowed, may_lend, run_backward, run_forward
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
-from regard.engine.native_gradient import Grads, guard_gradient, keeps_alone
+from regard.engine.native_gradient import Grads, guard_gradient, is_packed, keeps_alone
 
 
 class Work:
@@ -142,6 +142,9 @@ class _Attend(torch.autograd.Function):
         kind = work.kind
         borrows = is_borrowed(kind, True)
         out, stat, features = run_forward(kind, work.hold(tensors), work.seeds, True, borrows)
+        if features is not None and is_packed():
+            # made again: in fewer bits e^2x overflows, and what form it has is lost
+            features = None
         ctx.work, ctx.borrows = work, borrows
         ctx.save_for_backward(*tensors, out, stat, features, *work.marks.values(), *work.constants)
         # of values
