@@ -9,6 +9,7 @@ import torch
 from regard.engine import known
 from regard.engine.backends import fused, sdpa
 from regard.engine.backends.fused import kind, ops, work
+from regard.engine.backends.fused.borrowed import align
 
 
 class Native(torch.autograd.Function):
@@ -24,6 +25,7 @@ class Native(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, _):
+        assert align(grad) is grad, "cuDNN would fault"
         rows = (x.detach() for x in (ctx._saved_query, ctx._saved_key, ctx._saved_value))
         with torch.no_grad():
             return *ctx.pull(grad.detach(), *rows, ctx._saved_output, ctx._saved_logsumexp, ctx.scale), None, None, None

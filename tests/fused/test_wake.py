@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from threading import Event
 from types import SimpleNamespace
 
@@ -36,7 +37,10 @@ def test_both_parts_run_at_a_time_until_they_are_waited_for(device, monkeypatch)
     assert set(log) == set(met)
 
 
-def test_what_fails_is_found_again_by_who_compiles(device, monkeypatch):
+def test_nobody_hears_of_what_fails(device, monkeypatch):
+    heard = []
+    monkeypatch.setattr(threading, "excepthook", heard.append)
+
     def fail():
         raise RuntimeError("no compiler of C")
 
@@ -46,6 +50,7 @@ def test_what_fails_is_found_again_by_who_compiles(device, monkeypatch):
     monkeypatch.setattr(wake, "_find_name", fail)
     wake.begin()
     wake.wait()
+    assert not heard
 
 
 def test_there_is_nothing_to_begin_without_a_device(device, monkeypatch):
