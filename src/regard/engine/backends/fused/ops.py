@@ -87,8 +87,9 @@ def attend_fused(call: Call, query: Tensor, key: Tensor, value: Tensor, seeds: S
         return _attend_filled(kind.missing, order, seeds, again)
     work = Work(kind, order, seeds, call.needs_grad, again, call.constants)
     learned = [x for x in order[4:7] if x is not None]
-    is_drawn = call.dropout or kind.recipe.draws
-    if call.kept.get("is_fixed") and keeps_rows(call) and keeps_mask(call) and not is_drawn:
+    # what is asked for each time: whether to draw, and whether to fill
+    is_open = call.dropout or kind.recipe.draws or (kind.missing and call.needs_grad)
+    if call.kept.get("is_fixed") and keeps_rows(call) and keeps_mask(call) and not is_open:
         # for the next call that has the same terms
         call.kept["again"] = call.mask, partial(work.attend_beside, learned) if learned else work.attend
     return work.attend(*order[1:4], *learned)

@@ -24,6 +24,7 @@ from regard.core import RegardError
 from regard.core.files import write_whole
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.shapes import Shape, choose, name_key
+from regard.engine.backends.fused.wake import wait
 from regard.processor import find_cache
 
 _log = logging.getLogger("regard")
@@ -79,6 +80,8 @@ def has_room(device: torch.device) -> bool:
     """Whether large tiles fit a multiprocessor, as on a Hopper."""
     if device.type != "cuda":
         return False
+    # it is being made, and would be made here once more
+    wait()
     found: int = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
     return found >= ROOMY
 
