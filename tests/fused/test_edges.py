@@ -228,6 +228,17 @@ def test_small_features_keep_their_digits(size):
     assert (found.double() - wanted).norm() <= 2**-7 * wanted.norm()
 
 
+def test_small_features_keep_their_digits_beside_a_large_one():
+    # one that weighs nothing, and that e^{2q} does not hold
+    query, key, value = (1e-4 * x.detach() for x in draw((1, 1, 32, 16), (1, 1, 32, 16), (1, 1, 32, 8)))
+    query[..., 0], weight = 50.0, 3e3 * draw((16,))[0].detach()
+    weight[0] = 0.0
+    exact = attend(query.double(), key.double(), value.double(), score=Additive(weight.double()), backend="reference")
+    eager = ((query[..., :, None, :] + key[..., None, :, :]).tanh() @ weight).softmax(-1) @ value
+    found = attend(query, key, value, score=Additive(weight), backend=BACKEND)
+    assert (found - exact).norm() <= 2 * (eager - exact).norm()
+
+
 @wide
 @pytest.mark.parametrize("how", GOES)
 def test_calls_repeat_to_the_bit(how, monkeypatch):

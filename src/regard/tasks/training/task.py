@@ -37,8 +37,10 @@ class Learner:
         self.count = torch.ones((), dtype=torch.float64)
         # listed once: to walk through a model takes longer than to look at its parts
         self._modules = list(model.modules())
+        from lightning.fabric.strategies import SingleDeviceStrategy
+
         # nothing is shared with other processes or devices
-        self._is_alone = "SingleDevice" in type(fabric.strategy).__name__
+        self._is_alone = isinstance(fabric.strategy, SingleDeviceStrategy)
         # kept where the losses are made: to read them makes a GPU wait
         self.loss, self.parts = self._zero(), dict[str, Tensor]()
 

@@ -102,12 +102,17 @@ def raise_two(x, FAST: tl.constexpr):
 
 @triton.jit
 def _tanh(x):
-    # 1 − 2/(1 + e^{2|x|}) with the sign put back; small ones by their series, where that would lose digits
-    far = tl.abs(x)
-    large = 1 - 2 / (1 + tl.exp(2 * far))
+    # 1 − 2/(1 + e^{2|x|}) with the sign put back
+    large = 1 - 2 / (1 + tl.exp(2 * tl.abs(x)))
+    return _keep_digits(x, tl.where(x < 0, -large, large))
+
+
+@triton.jit
+def _keep_digits(x, bent):
+    """tanh(x), by its series where that is small: a difference from one would lose its digits."""
     square = x * x
-    small = far * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835)))))
-    return tl.where(x < 0, -1.0, 1.0) * tl.where(far < 0.25, small, large)
+    small = x * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835)))))
+    return tl.where(tl.abs(x) < 0.25, small, bent)
 
 
 @triton.jit
@@ -270,6 +275,8 @@ def bend(q, k, KIND: tl.constexpr, form, FAST: tl.constexpr):
         else:
             share = invert(1 + grown, FAST)
             bent = 1 - 2 * share
+            if form == PLAIN:
+                bent = _keep_digits(q + k, bent)
         slope = 4 * (share - share * share)
         return bent, slope
     else:
