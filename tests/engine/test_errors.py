@@ -8,12 +8,14 @@ import warnings
 
 import pytest
 import torch
+from torch._dynamo import compiled_autograd
 
 import regard
 from regard import RegardError, attend, explain
 from regard.core import Sizes
 from regard.engine.backends import compiled, fused, sdpa
 from regard.engine.call import Call
+from regard.engine.native_gradient import guard_gradient
 from regard.mask import Full
 from regard.score import Dot
 from regard.weigh import Softmax
@@ -44,6 +46,10 @@ NO_TRITON = (
     "backend='fused' cannot take this call: it needs the package triton. Use backend='auto', or see explain(...)."
 )
 NO_SECOND = "backend='fused' has no second derivative. Use backend='tiled'."
+NO_NODE = (
+    "compiled autograd does not show what torch keeps for this gradient. Use backend='fused', or leave the backward"
+    " pass to autograd."
+)
 NO_TABLE = "{} is not a table of block shapes (Expecting value: line 1 column 1 (char 0)): delete it."
 
 
@@ -104,6 +110,15 @@ def test_a_missing_derivative_is_named():
     with pytest.raises(RegardError) as error:
         grad.sum().backward()
     assert str(error.value) == NO_SECOND
+
+
+def test_a_gradient_that_compiled_autograd_hides_is_named():
+    query = torch.ones(1, 1, 4, 8, requires_grad=True)
+    out = torch._scaled_dot_product_flash_attention_for_cpu(query, query, query)[0]
+    guard_gradient(out, torch.Tensor.contiguous, None, lambda *given: None)
+    with compiled_autograd._enable(lambda graph: graph), pytest.raises(RegardError) as error:
+        out.sum().backward()
+    assert str(error.value) == NO_NODE
 
 
 def test_it_is_a_value_error():
@@ -211,6 +226,7 @@ def is_pinned(text: str, path: pathlib.Path) -> bool:
         NO_TANGENT,
         NO_TRITON,
         NO_SECOND,
+        NO_NODE,
         NO_TABLE.format("shapes.json"),
     ]
     # a refusal comes wrapped in the planner's sentence
