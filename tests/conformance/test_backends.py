@@ -64,24 +64,25 @@ def test_tiled_is_reference(score, weigh, record_property):
         record_property(f"left out: {reason}", count)
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "edges"])
 @pytest.mark.parametrize("weigh", list_samples("weigh"), ids=repr)
 @pytest.mark.parametrize("score", list_samples("score"), ids=repr)
-def test_sdpa_is_reference(score, weigh, record_property):
+def test_what_a_backend_takes_is_reference(score, weigh, backend, record_property):
     tested, refused = 0, Counter()
-    for combination in walk(score, weigh, learn_bias=False):
+    for combination in walk(score, weigh, learn_bias=backend != "sdpa"):
         if isinstance(combination, str) or not is_taken(str(combination), ONE_IN):
             continue
         inputs = inputs_of(combination.sizes)
         try:
-            explain(*inputs, **combination.terms, backend="sdpa")
+            explain(*inputs, **combination.terms, backend=backend)
         except RegardError as error:
             refused[str(error)] += 1
             continue
-        check(combination, "sdpa")
+        check(combination, backend)
         tested += 1
     if not tested:
         # most common first: the reason that holds for the score or the weigher itself
         pytest.skip(refused.most_common(1)[0][0])
-    record_property("combinations tested on sdpa", tested)
+    record_property(f"combinations tested on {backend}", tested)
     for reason, count in refused.items():
         record_property(f"left out: {reason}", count)

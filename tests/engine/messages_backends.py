@@ -17,7 +17,7 @@ from regard.weigh import Sigmoid, Softmax, Sparsemax
 from tests.engine.messages import KEY, META, ONES, QUERY, VALUE, rows, terms
 
 SDPA = "backend='sdpa' cannot take this call: {} Use backend='auto', or see explain(...)."
-FUSED = SDPA.replace("sdpa", "fused")
+FUSED, EDGES = SDPA.replace("sdpa", "fused"), SDPA.replace("sdpa", "edges")
 
 
 def on_cuda(n: int = 5, d: int = 8, lead: int = 2, backend: str = "sdpa", **given: Any) -> Callable[[], Any]:
@@ -30,7 +30,7 @@ def on_cuda(n: int = 5, d: int = 8, lead: int = 2, backend: str = "sdpa", **give
 
 MESSAGES: list[tuple[str, Callable[[], Any]]] = [
     (
-        "backend must be one of 'auto', 'sdpa', 'fused', 'tiled', 'compiled', 'reference', got 'flash'.",
+        "backend must be one of 'auto', 'edges', 'sdpa', 'fused', 'tiled', 'compiled', 'reference', got 'flash'.",
         terms(backend="flash"),
     ),
     (
@@ -52,6 +52,8 @@ MESSAGES: list[tuple[str, Callable[[], Any]]] = [
         FUSED.format("its kernels count positions times features up to 2**29, got 134217728 × 8."),
         on_cuda(n=2**27, backend="fused", score=Gaussian()),
     ),
+    (EDGES.format("it runs on the CPU, not on cuda:0."), on_cuda(backend="edges")),
+    (EDGES.format("its mask must be Edges, or Edges & others."), terms(backend="edges")),
     (FUSED.format("Custom has no kernel."), on_cuda(backend="fused", score=Custom(torch.add))),
     (FUSED.format("Weigh has no kernel."), on_cuda(backend="fused", weigh=Weigh())),
     (

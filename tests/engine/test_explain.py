@@ -13,6 +13,7 @@ from regard.weigh import Entmax, Hard, Sigmoid, Softmax
 
 ROWS = torch.zeros(1, 8, 1024, 64)
 
+EDGES = "  not edges: its mask must be Edges, or Edges & others."
 FUSED = "  not fused: its kernels run on CUDA devices, not on cpu."
 COMPILED = "  not compiled: it compiles on its first call, which takes a while: only by backend='compiled'."
 REFERENCE = "  not reference: it holds n×m scores: only by backend='reference'."
@@ -34,6 +35,7 @@ def test_a_plain_call():
         "1 × 8 heads × 1024 queries × 1024 keys, widths 64, 64, 64, float32 on cpu",
         "score Dot() · weigh Softmax() · mask Full()",
         "backend sdpa: about 2.15 Gflop, 8.0 MiB in and out, 32.0 KiB extra memory at the peak",
+        EDGES,
         FUSED,
         "  not tiled: sdpa comes first.",
         COMPILED,
@@ -52,7 +54,7 @@ def test_every_term_is_named():
         " · bias Alibi(slopes=float64[8], offset=0) · dropout 0.1"
     )
     assert third.startswith("backend tiled: about ")
-    assert rest == ["  not sdpa: Additive is not a dot product.", FUSED, COMPILED, REFERENCE]
+    assert rest == [EDGES, "  not sdpa: Additive is not a dot product.", FUSED, COMPILED, REFERENCE]
 
 
 def test_grouped_heads_and_no_heads():

@@ -43,6 +43,7 @@ def rows(dtype=torch.bfloat16):
 
 def test_every_backend_has_both():
     assert {name: (module.LIFTS, module.HANDLES_NAN) for name, module in BACKENDS.items()} == {
+        "edges": (True, False),
         "sdpa": (False, False),
         "fused": (False, True),
         "tiled": (True, False),

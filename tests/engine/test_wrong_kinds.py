@@ -58,7 +58,7 @@ MESSAGES = [
     ("dropout must lie in [0, 1), got Tensor.", {"dropout": torch.tensor(0.5)}),
     ("generator must be a torch.Generator or None, got 3.", {"dropout": 0.5, "generator": 3}),
     (
-        "backend must be one of 'auto', 'sdpa', 'fused', 'tiled', 'compiled', 'reference', got ['tiled'].",
+        "backend must be one of 'auto', 'edges', 'sdpa', 'fused', 'tiled', 'compiled', 'reference', got ['tiled'].",
         {"backend": ["tiled"]},
     ),
     # --- places are whole numbers

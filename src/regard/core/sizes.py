@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -114,3 +114,32 @@ class Tile:
             if size != 1 and len(part) != size:
                 tensor = tensor.narrow(axis, part.start, len(part))
         return tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours(Tile):
+    """Chosen keys of chosen queries in place of a box: the first axis is sequences and queries together.
+
+    >>> places = Neighbours(range(1), range(2), range(9), range(9), rows=torch.tensor([3, 8]), ends=torch.ones(2, 4))
+    >>> places.shape
+    (2, 2, 1, 4)
+
+    `rows` are the queries (r,), and `ends` the keys of each (r, w).
+    """
+
+    rows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    ends: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.long))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.b) * len(self.rows), len(self.h), 1, self.ends.shape[1]
+
+    def index(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        b, h = (torch.arange(r.start, r.stop, device=self.device) for r in (self.b, self.h))
+        i, j = self.rows.repeat(len(b)), self.ends.repeat(len(b), 1)
+        return (
+            b.repeat_interleave(len(self.rows)).view(-1, 1, 1, 1),
+            h.view(-1, 1, 1),
+            i.view(-1, 1, 1, 1),
+            j[:, None, None],
+        )

@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from regard.core import RegardError
-from regard.engine.backends import compiled, fused, reference, sdpa, tiled
+from regard.engine.backends import compiled, edges, fused, reference, sdpa, tiled
 from regard.engine.call import Call, Cost
 from regard.engine.double_backward import Again
 
@@ -51,7 +51,7 @@ class Backend(Protocol):
 
 # in the order in which `auto` asks
 BACKENDS: dict[str, Backend] = {
-    "sdpa": sdpa, "fused": fused, "tiled": tiled, "compiled": compiled, "reference": reference,
+    "edges": edges, "sdpa": sdpa, "fused": fused, "tiled": tiled, "compiled": compiled, "reference": reference,
 }  # fmt: skip
 
 
