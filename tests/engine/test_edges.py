@@ -82,6 +82,15 @@ def test_an_empty_graph_gives_zeros_and_zero_gradients():
     assert not any(x.any() for x in (out, *torch.autograd.grad(out.sum(), rows)))
 
 
+def test_what_fills_neighbourhoods_may_be_more_than_all_pairs():
+    # three of three keys, each with one place more
+    rows = [noise(1, 1, 3, 4, seed=at).requires_grad_() for at in range(3)]
+    mask = Edges(torch.arange(3).repeat_interleave(3), torch.arange(3).repeat(3))
+    found, wanted = (attend(*rows, mask=mask, backend=backend) for backend in ("edges", "tiled"))
+    assert_close(found, wanted)
+    assert_all_close(*(torch.autograd.grad(x.square().sum(), rows) for x in (found, wanted)), ["query", "key", "value"])
+
+
 def test_edges_that_change_are_sorted_again():
     queries, keys = torch.tensor([0, 1, 1]), torch.tensor([2, 0, 2])
     mask, rows = Edges(queries, keys), [x.detach() for x in make()]

@@ -73,8 +73,8 @@ AGAIN = [
     ),
     Fault(
         "mask/edges.py",
-        "codes = None if -1 in versions else self._kept.get(versions)",
-        "codes = next(iter(self._kept.values()), None)",
+        "found = None if -1 in versions else self._kept.get(versions)",
+        "found = next(iter(self._kept.values()), None)",
         "edges changed in place are not seen",
     ),
     Fault(

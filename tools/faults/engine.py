@@ -236,6 +236,18 @@ ENGINE = [
         "cuDNN gets rows that were broadcast",
     ),
     Fault(
+        "engine/backends/edges/graph.py",
+        "pair = (x, grad) if ctx.is_turned else (grad, x)",
+        "pair = (grad, x)",
+        "the second derivative along edges takes queries for keys",
+    ),
+    Fault(
+        "mask/edges.py",
+        "is_there = places < counts[own, None]",
+        "is_there = places < width",
+        "what fills a neighbourhood counts as its first key again",
+    ),
+    Fault(
         "engine/native_gradient.py",
         "        if again is not None and is_wanted:\n",
         "        if again is not None and is_wanted and mend is None:\n",

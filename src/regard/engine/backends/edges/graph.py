@@ -132,6 +132,9 @@ class _Compare(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
         ctx.save_for_backward(query, key)
+        if len(graph.keys) > len(graph.rows) * graph.m:
+            # torch samples no more numbers than the matrix has, which is the smaller one then
+            return (query @ key.mT).flatten(1)[:, graph.owners * graph.m + graph.keys]
         pattern = _build(*graph.forth, query.new_zeros(len(graph.keys)), (len(graph.rows), graph.m))
         found = query.new_empty(len(query), len(graph.keys))
         for at, (one, other) in enumerate(zip(query, key, strict=True)):
