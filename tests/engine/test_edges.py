@@ -124,6 +124,7 @@ def test_auto_goes_along_edges_where_they_are_few():
     small = x[:, :, :300]
     one = Edges(torch.tensor([0]), torch.tensor([1]))
     assert explain(small, small, small, mask=one).backend == "sdpa"
+    assert explain(small, small, small, mask=one, weigh=Softmax(torch.zeros(2))).backend == "edges"
     assert explain(x, x, x, mask=one | Causal()).backend != "edges"
     assert "extra memory" in str(explain(x, x, x, mask=one, backend="edges"))
 

@@ -6,12 +6,14 @@ from torch.backends import cuda
 from torch.nn import functional
 
 from regard.core import Sizes
+from regard.engine import native_gradient
 from regard.engine.backends import sdpa, sdpa_cuda
 from regard.engine.call import Call
+from regard.engine.native_gradient import align
 from regard.mask import Full
 from regard.score import Cosine, Dot
 from regard.weigh import Softmax
-from tests.tolerances import assert_close
+from tests.tolerances import assert_all_close, assert_close
 
 
 def make_call(n=128, m=128, d=16, g=4, score=Dot(), **given):
@@ -112,13 +114,13 @@ LOOSE = {
 
 @pytest.mark.parametrize("name", ALIGNED)
 def test_rows_that_lie_well_are_not_copied(name):
-    assert sdpa_cuda.align(ALIGNED[name]) is ALIGNED[name]
+    assert align(ALIGNED[name]) is ALIGNED[name]
 
 
 @pytest.mark.parametrize("name", LOOSE)
 def test_rows_that_a_kernel_cannot_read_are_copied(name):
     rows = LOOSE[name]
-    copy = sdpa_cuda.align(rows)
+    copy = align(rows)
     assert copy.is_contiguous()
     assert copy.storage_offset() == 0
     assert copy.data_ptr() != rows.data_ptr()
@@ -133,3 +135,28 @@ def test_the_call_itself(g, monkeypatch):
     out = sdpa.run(make_call(5, 7, g=g, score=Dot(0.3)), query, key, value)
     rows = (x.double().repeat_interleave(4 // x.shape[1], 1) for x in (query, key, value))
     assert_close(out, functional.scaled_dot_product_attention(*rows, scale=0.3).bfloat16())
+
+
+def test_torchs_own_gradient_is_read_and_differentiated(monkeypatch):
+    seen = []
+    # its gradient is made in C++, as on CUDA
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    monkeypatch.setattr(sdpa_cuda, "_ask", lambda *given: False)
+    monkeypatch.setattr(sdpa_cuda, "_run", lambda q, k, v, scale, *_: (kernel(q, k, v, scale=scale)[0],))
+    monkeypatch.setattr(native_gradient, "align", lambda x: seen.append(x.stride()) or align(x))
+    rows = [torch.randn(2, 4, n, 16, dtype=torch.float64, requires_grad=True) for n in (5, 7, 7)]
+
+    def again(query, key, value):
+        return (query @ key.mT * 0.3).softmax(-1) @ value
+
+    out = sdpa_cuda.attend_on_cuda(make_call(5, 7, needs_grad=True), *rows, 0.3, again)
+    assert "FlashAttention" in type(out.grad_fn).__name__
+    wanted = again(*rows)
+    assert_close(out, wanted)
+    for grad in (torch.randn_like(out), torch.randn(2, 4, 16, 5, dtype=torch.float64).mT):
+        options = {"retain_graph": True}
+        assert_all_close(*(torch.autograd.grad(x, rows, grad, **options) for x in (out, wanted)), ["q", "k", "v"])
+    # one that lies as the output does is read where it is
+    assert seen == [grad.stride()]
+    made = [torch.autograd.grad(x.square().sum(), rows[0], create_graph=True)[0] for x in (out, wanted)]
+    assert_all_close(*(torch.autograd.grad(x.square().sum(), rows) for x in made), ["q", "k", "v"])

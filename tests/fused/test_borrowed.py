@@ -214,6 +214,7 @@ def test_what_it_gets_wrong_or_does_not_take_is_ours(recipe, shape, monkeypatch)
         assert not borrowed.can_borrow(CAUSAL, rows[0], lie((1, 2, 512, 64)), lie((1, 2, 512, 64)), learns=learns)
         assert not borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 64), torch.float32) for _ in range(3)), learns=learns)
         assert not borrowed.can_borrow(CAUSAL, lie((1, 2, 256, 72))[..., 4:68], *rows[1:], learns=learns)
+        assert not borrowed.can_borrow(CAUSAL, lie((1, 1, 256, 64)).expand(1, 2, 256, 64), *rows[1:], learns=learns)
     monkeypatch.setattr(borrowed.cuda, "can_use_cudnn_attention", lambda asked: not asked[0].requires_grad)
     assert [
         borrowed.can_borrow(CAUSAL, *(lie((1, 2, 256, 160)) for _ in range(3)), learns=x) for x in (False, True)

@@ -13,12 +13,13 @@ from regard import attend
 from regard.core import Tile
 from regard.core.bits import uniform
 from regard.engine.backends import fused, sdpa
-from regard.engine.backends.fused import backward, borrowed, kind, ops, start, tune, work
+from regard.engine.backends.fused import backward, kind, ops, start, tune, work
 from regard.engine.backends.fused.kind import find_kind
 from regard.engine.backends.fused.read import Order
 from regard.engine.backends.fused.recipe import Recipe
 from regard.engine.backends.fused.start import Spot, hand_over
 from regard.engine.backends.fused.terms import make_draws, make_noise
+from regard.engine.native_gradient import align
 from regard.mask import Causal
 from regard.score import Additive, Gaussian
 from regard.weigh import Hard, Relu, Sum
@@ -138,7 +139,7 @@ def test_cudnn_reads_gradients_sixteen_bytes_at_a_time(lie):
         "transposed": full.mT.contiguous().mT,
         "aligned": full,
     }[lie]
-    read = borrowed.align(grad)
+    read = align(grad)
     assert read.is_contiguous()
     assert read.data_ptr() % 16 == 0
     assert torch.equal(read, grad)

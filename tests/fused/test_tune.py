@@ -1,6 +1,7 @@
 """Block shapes: the table, what is measured, and what is kept of it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,6 +21,26 @@ from regard.engine.backends.fused import kind, tune
 CPU = torch.device("cpu")
 PLAIN = Recipe("dot", "softmax")
 KERNELS = ("forward", "solve", "queries", "keys", "bias")
+
+
+@pytest.mark.parametrize(("room", "rows"), [(232_448, 128), (101_376, 64)], ids=["a Hopper", "a consumer card"])
+def test_wide_rows_have_large_tiles_where_there_is_room(room, rows, monkeypatch):
+    utils = SimpleNamespace(get_device_properties=lambda index: {"max_shared_mem": room})
+    monkeypatch.setattr(tune.triton.runtime, "driver", SimpleNamespace(active=SimpleNamespace(utils=utils)))
+    monkeypatch.setattr(tune, "recall", lambda device: {})
+    tune.has_room.cache_clear()
+    device = torch.device("cuda", 0)
+
+    def find(recipe, width=256):
+        return tune.pick("forward", recipe, True, (width, width), device, None).rows
+
+    try:
+        assert find(PLAIN) == rows
+        # a bias takes room in a tile, too
+        assert find(Recipe("dot", "softmax", bias="dense")) == 64
+        assert not tune.has_room(CPU)
+    finally:
+        tune.has_room.cache_clear()
 
 
 @pytest.fixture

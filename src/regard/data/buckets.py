@@ -157,7 +157,7 @@ def send(parts: Mapping[str, Tensor | None], device: torch.device | str, lengths
     moved = dict[str, Tensor]()
     for dtype in {part.dtype: None for part in given.values()}:
         moved |= _send_together({name: part for name, part in given.items() if part.dtype == dtype}, device)
-    if given[lengths].numel():
+    if lengths in given and given[lengths].numel():
         # nor does a model have to ask the GPU for it
         remember_range(moved[lengths], int(given[lengths].min()), int(given[lengths].max()), is_seen=True)
     return {name: moved[name] for name in given}

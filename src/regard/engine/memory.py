@@ -28,9 +28,9 @@ class Memory:
     >>> memory.attend(rows[:, :1])[:, 0, 0]
     tensor([1., 0.])
 
-    What comes out is what `attend` gives with `backend="reference"`, in the dtype of computation. Since all queries see
-    the same keys, those under the mask are zeros from the start: nobody looks for NaN in them, for which the host would
-    wait for a GPU in each step.
+    What comes out is what `attend` gives with `backend="reference"`, in the dtype of computation, but where a query of
+    NaN sees no key, and stays NaN. Since all queries see the same keys, those under the mask are zeros from the start:
+    nobody looks for NaN in them, for which the host would wait for a GPU in each step.
     """
 
     def __init__(

@@ -32,11 +32,25 @@ def keeps_alone(rows: Sequence[Tensor]) -> bool:
     return not is_packed() and all([x.requires_grad for x in rows])
 
 
-def guard_gradient(out: Tensor, align: Callable[[Tensor], Tensor], again: Again | None, mend: Mend | None) -> Tensor:
+def steps_well(x: Tensor) -> bool:
+    """Whether every row of it is aligned if the first one is."""
+    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+    return x.stride(-1) == 1 and all([step % 8 == 0 and step > 0 for step in steps[:-1]])
+
+
+def align(x: Tensor) -> Tensor:
+    """Rows as kernels on CUDA read them, sixteen bytes at a time: elsewhere they fault. A copy, where need be."""
+    # cuDNN takes no axis that was broadcast
+    if x.data_ptr() % 16 == 0 and steps_well(x) and 0 not in x.stride():
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def guard_gradient(out: Tensor, again: Again | None, mend: Mend | None) -> Tensor:
     """`out` of one of torch's kernels, with hooks around its gradient.
 
-    `align` gives the output's gradient as kernels read it, `mend` changes what they made of it, or gives others, and
-    `again` is the call where gradients are differentiated. None of them may hold `out`: it would never be freed.
+    `mend` changes what they made of it, or gives others, and `again` is the call where gradients are differentiated.
+    Neither may hold `out`: it would never be freed.
     """
     node, strides = out.grad_fn, out.stride()
     assert node is not None, "its rows have gradients"

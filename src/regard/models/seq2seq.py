@@ -174,7 +174,11 @@ class Seq2SeqAttentionDecoder(layers.AttentionDecoder):
             output, hidden = self.rnn(torch.cat((context.to(embedded.dtype), embedded), -1), hidden)
             queries.append(query)
             outputs.append(output)
-        attention._remember(torch.cat(queries, 1), key, score, attention.weigh, mask, None)
+        if attention.shows_weights:
+            # of all steps, not of the last alone
+            with torch.no_grad():
+                query = torch.cat(queries, 1)
+        attention._remember(query, key, score, attention.weigh, mask, None)
         logits: Tensor = self.dense(torch.cat(outputs, 1))
         return logits, replace(state, hidden=hidden)
 

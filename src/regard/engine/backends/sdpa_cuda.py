@@ -12,7 +12,7 @@ from torch.backends import cuda
 from regard.core import RegardError
 from regard.engine.call import Call
 from regard.engine.double_backward import Again, differentiate
-from regard.engine.native_gradient import guard_gradient, keeps_alone
+from regard.engine.native_gradient import align, guard_gradient, keeps_alone
 
 # cuDNN's backward gives NaN at low logits where rows do not fill its blocks: pytorch#196678, cudnn-frontend#1072
 CUDNN_BLOCK = 128
@@ -47,7 +47,7 @@ def attend_on_cuda(call: Call, query: Tensor, key: Tensor, value: Tensor, scale:
     if not call.needs_grad:
         return _run(*rows, scale, takes, False)[0]
     if keeps_alone(rows):
-        return guard_gradient(_run(*rows, scale, takes, True)[0], align, again, None)
+        return guard_gradient(_run(*rows, scale, takes, True)[0], again, None)
     out: Tensor = _Attend.apply(again, scale, takes, *rows)  # type: ignore[no-untyped-call]
     return out
 
@@ -119,15 +119,3 @@ def pull(
             *rows, None, None, n, m, 0.0, False, seed, offset, scale=scale
         )
     return made
-
-
-def align(x: Tensor) -> Tensor:
-    """Rows as kernels on CUDA read them, sixteen bytes at a time: elsewhere they fault. A copy, where need be."""
-    if x.data_ptr() % 16 == 0:
-        if x.is_contiguous() and x.shape[-1] % 8 == 0:
-            return x
-        steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
-        # cuDNN takes no axis that was broadcast
-        if x.stride(-1) == 1 and all([step % 8 == 0 and step > 0 for step in steps[:-1]]):
-            return x
-    return x.clone(memory_format=torch.contiguous_format)

@@ -37,7 +37,8 @@ def refuse(call: Call) -> str | None:
 def decline(call: Call) -> str | None:
     pairs = call.sizes.n * call.sizes.m
     share = _count(call) / max(1, pairs)
-    is_torchs = _is_sparse(call) and call.weigh == Softmax() and call.bias is None
+    is_softmax = type(call.weigh) is Softmax and call.weigh.sink is None
+    is_torchs = _is_sparse(call) and is_softmax and call.bias is None
     if is_torchs and pairs <= FEW:
         return f"torch's own kernel takes less for {pairs} pairs."
     limit = DENSE_DOT if is_torchs else DENSE

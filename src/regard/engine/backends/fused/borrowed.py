@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.backends import cuda
 
 from regard.engine.backends.fused.recipe import Recipe
+from regard.engine.native_gradient import align, steps_well
 
 # rows of its blocks
 BLOCK = 128
@@ -38,7 +39,7 @@ def could_borrow(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor, *, l
     if learns and query.shape[2] % BLOCK:
         return False
     is_worth = count_products(query) >= LEAST_WORK
-    return is_worth and _is_apt(recipe, query, key, value) and all(map(_steps_well, (query, key, value)))
+    return is_worth and _is_apt(recipe, query, key, value) and all(map(steps_well, (query, key, value)))
 
 
 def count_missing(recipe: Recipe, query: Tensor, key: Tensor, value: Tensor) -> int:
@@ -89,12 +90,6 @@ def has_cudnn(device: torch.device) -> bool:
     return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-def _steps_well(x: Tensor) -> bool:
-    """Whether every row of it is aligned if the first one is."""
-    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
-    return x.stride(-1) == 1 and all(step % 8 == 0 and step > 0 for step in steps[:-1])
-
-
 def attend_borrowed(query: Tensor, key: Tensor, value: Tensor, scale: float, keeps: bool) -> tuple[Tensor, Tensor]:
     """The output, and each row's logsumexp, which is empty unless it is to be kept."""
     made = torch._scaled_dot_product_cudnn_attention(query, key, value, None, keeps, 0.0, True, False, scale=scale)
@@ -113,13 +108,6 @@ def differentiate_borrowed(
         grad, query, key, value, out, logsumexp, none, none, None, None, None, n, m, 0.0, True, scale=scale
     )
     return made
-
-
-def align(grad: Tensor) -> Tensor:
-    """A gradient as cuDNN reads it; a copy, where need be."""
-    if grad.data_ptr() % 16 == 0 and _steps_well(grad) and 0 not in grad.stride():
-        return grad
-    return grad.clone(memory_format=torch.contiguous_format)
 
 
 @cache

@@ -15,7 +15,7 @@ from regard.engine.backends.fused import wake  # noqa: F401
 
 # isort: split
 from regard.engine.backends.fused.asked import name_words, write
-from regard.engine.backends.fused.borrowed import align, as_rows_are_kept, can_borrow
+from regard.engine.backends.fused.borrowed import as_rows_are_kept, can_borrow
 from regard.engine.backends.fused.kind import Kind, find_kind
 from regard.engine.backends.fused.operators import ask, ask_back
 from regard.engine.backends.fused.read import Order, keeps_mask, keeps_rows, read
@@ -46,7 +46,7 @@ class Work:
             return run_forward(self.kind, self.hold(tensors), self.seeds, False, borrows)[0]
         if borrows and keeps_alone(tensors):
             made = run_forward(self.kind, self.hold(tensors), self.seeds, True, True)[0]
-            return guard_gradient(made, align, self.again, self.heal)
+            return guard_gradient(made, self.again, self.heal)
         # without what an operator takes for its own bookkeeping, which is more than a small call does
         out: Tensor = _apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
